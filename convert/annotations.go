@@ -146,7 +146,7 @@ func unknownNames(annotations map[string]string, of *topology.Service, problem t
 		if keyed {
 			return
 		}
-		problem("metadata.annotations", "are %d, too many to look for mistyped names: %s is not among them, so the Service is open to every node; add it if it was meant, or keep fewer than %d", len(annotations), names.TopologyKeys, mostNames)
+		problem.tell("metadata.annotations", "are %d, too many to look for mistyped names: %s is not among them, so the Service is open to every node; add it if it was meant, or keep fewer than %d", len(annotations), names.TopologyKeys, mostNames)
 		return
 	}
 	cure := "to keep traffic in units use " + names.TopologyKeys + ", else remove it"
@@ -155,7 +155,7 @@ func unknownNames(annotations map[string]string, of *topology.Service, problem t
 	}
 	found := slices.DeleteFunc(unknown(annotations), func(name string) bool { return name == of.Misspelt })
 	for _, name := range found[:min(len(found), mostUnknown)] {
-		problem("metadata.annotations["+name+"]", "is no annotation that gridmesh knows, and does nothing; %s", cure)
+		problem.tell("metadata.annotations["+name+"]", "is no annotation that gridmesh knows, and does nothing; %s", cure)
 	}
 }
 
@@ -167,7 +167,7 @@ func datapath(annotations map[string]string, problem teller) topology.Datapath {
 	}
 	path, err := topology.ParseDatapath(text)
 	if err != nil {
-		problem("metadata.annotations["+names.Datapath+"]", "%v; until then the nodes' choice stands", err)
+		problem.tell("metadata.annotations["+names.Datapath+"]", "%v; until then the nodes' choice stands", err)
 	}
 	return path
 }
@@ -181,10 +181,10 @@ func inVain(s *corev1.Service, problem teller) {
 	}
 	field := "metadata.annotations[" + cmp.Or(name, names.TopologyKeys) + "]"
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		problem(field, "does nothing: the Service is an ExternalName, and whoever resolves it dials that name from wherever they are; select pods to keep traffic in units, or remove it")
+		problem.tell(field, "does nothing: the Service is an ExternalName, and whoever resolves it dials that name from wherever they are; select pods to keep traffic in units, or remove it")
 		return
 	}
-	problem(field, "does nothing: the Service is labelled %s, which every proxy passes over, and its ClusterIP is not served; remove the label, or the keys", names.Headless)
+	problem.tell(field, "does nothing: the Service is labelled %s, which every proxy passes over, and its ClusterIP is not served; remove the label, or the keys", names.Headless)
 }
 
 // labelled tells of labels that can only be meant for topologyKeys. Nobody reads
@@ -197,7 +197,7 @@ func labelled(labels map[string]string, problem teller) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		if MeansTopologyKeys(name) {
-			problem("metadata.labels["+name+"]", "is a label, and only the annotation %s is read: as it stands the Service is open to every node; write metadata.annotations[%s], as '[\"unit\"]'", names.TopologyKeys, names.TopologyKeys)
+			problem.tell("metadata.labels["+name+"]", "is a label, and only the annotation %s is read: as it stands the Service is open to every node; write metadata.annotations[%s], as '[\"unit\"]'", names.TopologyKeys, names.TopologyKeys)
 			return
 		}
 	}

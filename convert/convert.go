@@ -42,22 +42,35 @@ func ranges(texts []string) (list []netip.Prefix) {
 // it wrong.
 const mostProblems = 20
 
-// teller takes a Problem of one object.
-type teller func(field, format string, args ...any)
-
 // mostRepeated bounds what a Problem repeats of an object.
 const mostRepeated = 160
 
-// telling adds to an object's Problems, up to mostProblems.
-func telling(object string, list *[]topology.Problem) teller {
-	return func(field, format string, args ...any) {
-		if len(*list) < mostProblems {
-			for i, a := range args {
-				args[i] = repeated(a)
-			}
-			*list = append(*list, topology.Problem{Object: object, Field: field, Text: fmt.Sprintf(format, args...)})
-		}
+// teller takes the Problems of one object, up to mostProblems.
+type teller struct {
+	object string
+	list   *[]topology.Problem
+}
+
+func telling(object string, list *[]topology.Problem) teller { return teller{object, list} }
+
+// tell adds a Problem of what somebody hardly meant.
+func (t teller) tell(field, format string, args ...any) {
+	t.add(topology.LostNothing, field, format, args...)
+}
+
+// refuse adds one of a value that no API server takes, as in a manifest that none has seen.
+func (t teller) refuse(field, format string, args ...any) {
+	t.add(topology.LostValue, field, format, args...)
+}
+
+func (t teller) add(loss topology.Loss, field, format string, args ...any) {
+	if len(*t.list) >= mostProblems {
+		return
 	}
+	for i, a := range args {
+		args[i] = repeated(a)
+	}
+	*t.list = append(*t.list, topology.Problem{Object: t.object, Field: field, Text: fmt.Sprintf(format, args...), Loss: loss})
 }
 
 // repeated is what is said of a value: numbers as they are, of a text a part.

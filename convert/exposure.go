@@ -31,7 +31,7 @@ func affinity(s *corev1.ServiceSpec, problem teller) uint32 {
 	}
 	seconds := *c.ClientIP.TimeoutSeconds
 	if seconds < 1 || seconds > most {
-		problem(field, "is %d, and %d is used; give 1 to %d", seconds, usual, most)
+		problem.refuse(field, "is %d, and %d is used; give 1 to %d", seconds, usual, most)
 		return usual
 	}
 	return uint32(seconds)
@@ -89,13 +89,13 @@ func outsideAddresses(texts []string, field func(i int) string, all string, prob
 		ip = ip.Unmap().WithZone("")
 		switch {
 		case i == mostAddresses:
-			problem(all, "has more than %d addresses, and the rest of them is not served; use more Services", mostAddresses)
+			problem.tell(all, "has more than %d addresses, and the rest of them is not served; use more Services", mostAddresses)
 			return list
 		case strings.TrimSpace(text) == "": // the API server lets them pass
 		case err != nil:
-			problem(field(i), "%q is no IP address and is not served; give a whole one, as 192.0.2.1 or 2001:db8::1", text)
+			problem.refuse(field(i), "%q is no IP address and is not served; give a whole one, as 192.0.2.1 or 2001:db8::1", text)
 		case ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast():
-			problem(field(i), "%s cannot be dialled from elsewhere and is not served; give one that is routed to nodes", ip)
+			problem.refuse(field(i), "%s cannot be dialled from elsewhere and is not served; give one that is routed to nodes", ip)
 		case !known[ip]:
 			known[ip] = true
 			list = append(list, ip)
@@ -115,7 +115,7 @@ func sources(texts []string, problem teller) []netip.Prefix {
 	open := map[bool]bool{}
 	for i, text := range texts {
 		if i == mostSources {
-			problem(field, "has more than %d ranges, and who is in the rest of them is not let in; merge some", mostSources)
+			problem.tell(field, "has more than %d ranges, and who is in the rest of them is not let in; merge some", mostSources)
 			list = append(list, nobody...)
 			break
 		}
@@ -125,7 +125,7 @@ func sources(texts []string, problem teller) []netip.Prefix {
 		p, err := netip.ParsePrefix(text)
 		switch {
 		case err != nil || p.Addr().Is4In6():
-			problem(fmt.Sprintf("%s[%d]", field, i), "%q is no range of addresses: nobody is let in by it, and of a family without another one nobody at all; write one as 192.0.2.0/24", text)
+			problem.refuse(fmt.Sprintf("%s[%d]", field, i), "%q is no range of addresses: nobody is let in by it, and of a family without another one nobody at all; write one as 192.0.2.0/24", text)
 			list = append(list, nobody...)
 		case p.Bits() == 0:
 			open[p.Addr().Is6()] = true

@@ -52,19 +52,19 @@ func Service(s *corev1.Service) *topology.Service {
 	for i, p := range s.Spec.Ports {
 		port, ok := portNumber(p.Port)
 		if !ok {
-			problem(fmt.Sprintf("spec.ports[%d].port", i), "%d is no port and is not served; use 1 to 65535", p.Port)
+			problem.refuse(fmt.Sprintf("spec.ports[%d].port", i), "%d is no port and is not served; use 1 to 65535", p.Port)
 			continue
 		}
 		proto, ok := protocol(p.Protocol)
 		if !ok {
-			problem(fmt.Sprintf("spec.ports[%d].protocol", i), "%q is not known and is not served; use TCP or UDP", p.Protocol)
+			problem.refuse(fmt.Sprintf("spec.ports[%d].protocol", i), "%q is not known and is not served; use TCP or UDP", p.Protocol)
 			continue
 		}
 		next := topology.ServicePort{Name: p.Name, Protocol: proto, Port: port}
 		if p.NodePort != 0 && !out.Headless {
 			if next.NodePort, ok = portNumber(p.NodePort); !ok {
 				next.NodePort = 0
-				problem(fmt.Sprintf("spec.ports[%d].nodePort", i), "%d is no port and is not served; use 1 to 65535", p.NodePort)
+				problem.refuse(fmt.Sprintf("spec.ports[%d].nodePort", i), "%d is no port and is not served; use 1 to 65535", p.NodePort)
 			}
 		}
 		out.Ports = append(out.Ports, next)
@@ -136,11 +136,11 @@ func clusterIPs(s *corev1.Service, problem teller) []netip.Addr {
 		ip = ip.Unmap().WithZone("")
 		switch {
 		case err != nil:
-			problem(field, "%q is no IP address and is not served; let the API server choose one", text)
+			problem.refuse(field, "%q is no IP address and is not served; let the API server choose one", text)
 		case ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast():
-			problem(field, "%s cannot be an address of a Service and is not served; let the API server choose one", ip)
+			problem.refuse(field, "%s cannot be an address of a Service and is not served; let the API server choose one", ip)
 		case slices.ContainsFunc(list, func(o netip.Addr) bool { return o.Is6() == ip.Is6() }):
-			problem(field, "%s is a second address of its family and is not served; a Service has at most one of each", ip)
+			problem.refuse(field, "%s is a second address of its family and is not served; a Service has at most one of each", ip)
 		default:
 			list = append(list, ip)
 		}

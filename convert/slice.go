@@ -32,13 +32,13 @@ func Slice(s *discoveryv1.EndpointSlice) *topology.Slice {
 		}
 		port, ok := portNumber(*p.Port)
 		if !ok {
-			problem(fmt.Sprintf("ports[%d].port", i), "%d is no port and is left out; use 1 to 65535", *p.Port)
+			problem.refuse(fmt.Sprintf("ports[%d].port", i), "%d is no port and is left out; use 1 to 65535", *p.Port)
 			continue
 		}
 		proto := topology.TCP
 		if p.Protocol != nil {
 			if proto, ok = protocol(*p.Protocol); !ok {
-				problem(fmt.Sprintf("ports[%d].protocol", i), "%q is not known and is left out; use TCP or UDP", *p.Protocol)
+				problem.refuse(fmt.Sprintf("ports[%d].protocol", i), "%q is not known and is left out; use TCP or UDP", *p.Protocol)
 				continue
 			}
 		}
@@ -57,20 +57,20 @@ func Slice(s *discoveryv1.EndpointSlice) *topology.Slice {
 
 func endpoint(e *discoveryv1.Endpoint, ipv6 bool, field string, problem teller) (topology.Endpoint, bool) {
 	if len(e.Addresses) == 0 {
-		problem(field, "is empty; the endpoint is left out: give it an address")
+		problem.refuse(field, "is empty; the endpoint is left out: give it an address")
 		return topology.Endpoint{}, false
 	}
 	ip, err := netip.ParseAddr(e.Addresses[0])
 	ip = ip.Unmap().WithZone("")
 	switch {
 	case err != nil:
-		problem(field, "%q is no IP address; the endpoint is left out: give a whole one, as 10.1.0.1 or fd00::1", e.Addresses[0])
+		problem.refuse(field, "%q is no IP address; the endpoint is left out: give a whole one, as 10.1.0.1 or fd00::1", e.Addresses[0])
 		return topology.Endpoint{}, false
 	case ip.Is6() != ipv6:
-		problem(field, "%s is not of the slice's addressType; the endpoint is left out: put it into a slice of its family", ip)
+		problem.refuse(field, "%s is not of the slice's addressType; the endpoint is left out: put it into a slice of its family", ip)
 		return topology.Endpoint{}, false
 	case ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() || ip.IsLinkLocalUnicast():
-		problem(field, "%s cannot be dialled from other hosts; the endpoint is left out: give the address of its pod", ip)
+		problem.refuse(field, "%s cannot be dialled from other hosts; the endpoint is left out: give the address of its pod", ip)
 		return topology.Endpoint{}, false
 	}
 	out := topology.Endpoint{

@@ -59,14 +59,15 @@ type loop struct {
 	catalog   *render.Catalog
 	inLine    bool // the kernel hands over to Envoy what the catalog has, and nothing else
 	said      lines
-	failure   error       // of the last write to the kernel; nil where it is in line
-	broken    error       // of the last look at what others removed
-	handing   allowance   // of waiting for Envoy
-	envoys    absence     // what is known of Envoy, where there is a kernel path
-	proxy     beside      // what is known of kube-proxy's rules, where it is taken over from
-	policed   *bool       // what counts: there are NetworkPolicies; nil where nobody has said, or there is no kernel path
-	damped    damper      // of that
-	eager     quiet.Limit // looks while something fails
+	lost      []topology.Problem // of what manifests have, of what was published last
+	failure   error              // of the last write to the kernel; nil where it is in line
+	broken    error              // of the last look at what others removed
+	handing   allowance          // of waiting for Envoy
+	envoys    absence            // what is known of Envoy, where there is a kernel path
+	proxy     beside             // what is known of kube-proxy's rules, where it is taken over from
+	policed   *bool              // what counts: there are NetworkPolicies; nil where nobody has said, or there is no kernel path
+	damped    damper             // of that
+	eager     quiet.Limit        // looks while something fails
 
 	links <-chan struct{} // of who watches the kernel; nil where nobody does
 	blind bool            // so it is, and that is said
@@ -74,7 +75,7 @@ type loop struct {
 
 // lines is what the loop may have to say again and again.
 type lines struct {
-	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent, unasked, policed, proxied, slept, dead, unheard, slow quiet.Line
+	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent, unasked, policed, proxied, slept, dead, unheard, slow, manifests quiet.Line
 
 	unrecorded bool // that an outage could not be noted
 	unread     bool // that the disk gives nothing

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -248,5 +249,37 @@ func TestPodCIDRsOfADirectory(t *testing.T) {
 		write("2.yaml", "{apiVersion: v1, kind: Node, metadata: {name: a-1, labels: {unit: b}}}")
 		write("1.yaml", "{apiVersion: v1, kind: Node, metadata: {name: a-1, uid: u}, spec: {podCIDR: 10.244.104.0/24}}")
 		want("of a cluster's, which another manifest is put over", "10.244.104.0/24")
+	})
+}
+
+// What of manifests is not in force as it is written is in the log once, and so is that it is again.
+func TestManifestsThatAreNotInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		publish := func(problems ...topology.Problem) {
+			snap := *webOnly().Snapshot()
+			snap.Problems = problems
+			r.source.Publish(&snap)
+			after(time.Minute)
+		}
+		want := func(came, over int) {
+			t.Helper()
+			if r.log.Count("not in force as the manifests have it") != came || r.log.Count("in force again as the manifests have it") != over {
+				t.Errorf("want %d and %d lines: %s", came, over, r.log.String())
+			}
+		}
+		held := topology.Problem{Object: "service default/web (file m/web.yaml document 1)", Text: "99999 is no port", Loss: topology.LostNewer}
+		publish(topology.Problem{Object: "service default/web", Text: "is a doubt"})
+		want(0, 0)
+		publish(held)
+		publish(held, topology.Problem{Object: "service default/web", Text: "is a doubt"})
+		want(1, 0)
+		if text := r.log.String(); !strings.Contains(text, "99999 is no port") || !strings.Contains(text, "m/web.yaml") {
+			t.Errorf("the line does not say what and where: %s", text)
+		}
+		publish()
+		publish()
+		want(1, 1)
 	})
 }

@@ -68,6 +68,7 @@ func (l *loop) publish() {
 	r.Notes = append(l.units.Notes(), l.used.Notes()...)
 	l.problems.Fill(r, l.view, l.catalog, slices.Concat(l.guarded.Next(l.snap, l.ranges), l.balancers.problems()))
 	l.metrics.problems.Set(float64(len(r.Problems) + r.More))
+	l.tellManifests(r)
 	l.report.Store(r)
 }
 

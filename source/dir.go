@@ -219,6 +219,7 @@ func (d *Dir) build() *topology.Snapshot {
 	}
 	next.orphans(leftOut, &doubts)
 	next.beside(leftOut, &doubts)
+	next.outside(cidrs, &doubts)
 	d.built.services.lead(next.services, d.builder.SetService, d.builder.DeleteService)
 	d.built.slices.lead(next.slices, d.builder.SetSlice, d.builder.DeleteSlice)
 	d.built.nodes.lead(next.nodes, d.builder.SetNode, d.builder.DeleteNode)
@@ -231,7 +232,7 @@ func (d *Dir) build() *topology.Snapshot {
 
 // unreadable is a file or directory that the system does not let us read.
 func unreadable(path, why string) topology.Problem {
-	return topology.Problem{Object: "file " + path, Text: "cannot be read; what was read of it last, if anything, stays: " + why}
+	return topology.Problem{Object: "file " + path, Text: "cannot be read; what was read of it last, if anything, stays: " + why, Loss: topology.LostNewer}
 }
 
 // noFile is why a pipe or a device is not read: it has no end, or waits for who writes.

@@ -350,9 +350,9 @@ func TestPodCIDRsOfADir(t *testing.T) {
 		{"of another Node", "{apiVersion: v1, kind: Node, metadata: {name: a-2}, spec: {podCIDRs: [10.244.2.0/24]}}", "[]", ""},
 		{"none", "{apiVersion: v1, kind: Node, metadata: {name: a-1}}", "[]", ""},
 		{"in the older field", "{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDR: 10.244.5.1/24}}", "[10.244.5.0/24]", ""},
-		{"no range", "{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDRs: [10.244.2.0]}}", "[]", "spec.podCIDRs"},
-		{"no range in the older field", "{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDR: 10.244.12.0}}", "[]", "spec.podCIDR:"},
-		{"no list", "{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDRs: 10.244.2.0/24}}", "[]", "spec.podCIDRs"},
+		{"no range: as before", "{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDRs: [10.244.2.0]}}", "[10.244.5.0/24]", "spec.podCIDRs"},
+		{"no range in the older field: as before", "{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDR: 10.244.12.0}}", "[10.244.5.0/24]", "spec.podCIDR:"},
+		{"no list: as before", "{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDRs: 10.244.2.0/24}}", "[10.244.5.0/24]", "spec.podCIDRs"},
 		{"in a List", "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: a-1}, spec: {podCIDRs: [10.244.3.0/24]}}]}", "[10.244.3.0/24]", ""},
 		{"put over a cluster's", "{apiVersion: v1, kind: Node, metadata: {name: a-1, uid: u}, spec: {podCIDRs: [10.244.4.0/24]}}\n---\n{apiVersion: v1, kind: Node, metadata: {name: a-1}}", "[10.244.4.0/24]", ""},
 	} {

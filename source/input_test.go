@@ -130,11 +130,11 @@ func TestMisfits(t *testing.T) {
 	} {
 		told(t, texts(t, doc).Problems, want)
 	}
-	told(t, texts(t, "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {clusterIP: None, one: 1, two: 2}}").Problems, `unknown field "spec.one"; correct it`, `unknown field "spec.two"; correct it`)
+	told(t, texts(t, "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {clusterIP: None, one: 1, two: 2}}").Problems, `spec.one: does not exist, and is passed over; correct it`, `spec.two: does not exist, and is passed over; correct it`)
 	for meta, want := range map[string]string{
-		"metadata: {name: x}, spec: {clusterIP: None, topologyKeys: [site]}":                                         `unknown field "spec.topologyKeys"; the annotation is meant: write metadata.annotations[topologyKeys], as '["unit"]'; without the annotation topologyKeys, as it stands, the Service is open to every node`,
-		"metadata: {name: x, annotation: {topologyKeys: '[]'}}, spec: {clusterIP: None}":                             `unknown field "metadata.annotation"; write metadata.annotations; without the annotation topologyKeys, as it stands, the Service is open`,
-		"metadata: {name: x, annotations: {topologyKeys: '[\"site\"]'}}, spec: {clusterIP: None, topologyKey: site}": `unknown field "spec.topologyKey"; the annotation is meant: write metadata.annotations[topologyKeys], as '["unit"]'`,
+		"metadata: {name: x}, spec: {clusterIP: None, topologyKeys: [site]}":                                         `spec.topologyKeys: does not exist, and is passed over; the annotation is meant: write metadata.annotations[topologyKeys], as '["unit"]'; without the annotation topologyKeys, as it stands, the Service is open to every node`,
+		"metadata: {name: x, annotation: {topologyKeys: '[]'}}, spec: {clusterIP: None}":                             `metadata.annotation: does not exist, and is passed over; write metadata.annotations; without the annotation topologyKeys, as it stands, the Service is open`,
+		"metadata: {name: x, annotations: {topologyKeys: '[\"site\"]'}}, spec: {clusterIP: None, topologyKey: site}": `spec.topologyKey: does not exist, and is passed over; the annotation is meant: write metadata.annotations[topologyKeys], as '["unit"]'`,
 		"metadata: {name: x}, topologyKeys: [], spec: {clusterIP: None}":                                             "is open to every node",
 	} {
 		told(t, texts(t, "{apiVersion: v1, kind: Service, "+meta+"}").Problems, want)

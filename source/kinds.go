@@ -27,11 +27,11 @@ var (
 func mistaken(apiVersion, kind string) (meant, field, text string) {
 	switch {
 	case kind == "" && apiVersion == "":
-		return "", "kind", "is missing, as is apiVersion; the " + documentLeftOut
+		return "", "kind", "is missing, as is apiVersion; the document is left out"
 	case kind == "":
-		return "", "kind", "is missing; the " + documentLeftOut
+		return "", "kind", "is missing; the document is left out"
 	case apiVersion == "":
-		return kind, "apiVersion", "is missing; the " + documentLeftOut
+		return kind, "apiVersion", "is missing; the document is left out"
 	}
 	group, _, grouped := strings.Cut(apiVersion, "/")
 	if !grouped {
@@ -48,7 +48,7 @@ func mistaken(apiVersion, kind string) (meant, field, text string) {
 		return names.NodeTableKind, field, text
 	}
 	if group == names.SuperEdgeDomain || group == names.Domain {
-		return kind, "kind", fmt.Sprintf("%s has no %s; the "+documentLeftOut+": there are %s, of %s, and %s, of %s", apiVersion, kind, strings.Join(grids, ", "), gridVersion, names.NodeTableKind, tableVersion)
+		return kind, "kind", fmt.Sprintf("%s has no %s; the document is left out: there are %s, of %s, and %s, of %s", apiVersion, kind, strings.Join(grids, ", "), gridVersion, names.NodeTableKind, tableVersion)
 	}
 	for name, versions := range others {
 		if alike(kind, name) && builtIn(group) {
@@ -68,9 +68,9 @@ func isRead(apiVersion, kind string) bool {
 func differs(apiVersion, kind string, versions []string, name string) (field, text string) {
 	switch {
 	case !slices.Contains(versions, apiVersion):
-		return "apiVersion", fmt.Sprintf("%s has no %s that is read here; the "+documentLeftOut+": write apiVersion: %s", apiVersion, name, versions[0])
+		return "apiVersion", fmt.Sprintf("%s has no %s that is read here; the document is left out: write apiVersion: %s", apiVersion, name, versions[0])
 	case kind != name:
-		return "kind", fmt.Sprintf("%s is none; the "+documentLeftOut+": write kind: %s", kind, name)
+		return "kind", fmt.Sprintf("%s is none; the document is left out: write kind: %s", kind, name)
 	}
 	return "", ""
 }

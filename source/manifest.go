@@ -23,7 +23,6 @@ import (
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/convert"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
-	"github.com/gridmesh/gridmesh/internal/near"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -33,12 +32,8 @@ const (
 	MaxDir  = 256 << 20 // of a directory, which is not read where it has more
 )
 
-const (
-	maxFault   = 300 // characters of a decoder's complaint
-	maxUnknown = 10  // fields of one object that do not exist, and are named
-	// maxLists are Lists inside each other: each is read by all that are around it.
-	maxLists = 4
-)
+// maxLists are Lists inside each other: each is read by all that are around it.
+const maxLists = 4
 
 // manifests are the objects of one file, in its order, and what is wrong with it.
 type manifests struct {
@@ -48,6 +43,7 @@ type manifests struct {
 	cidrs    []placed[[]netip.Prefix]
 	problems []topology.Problem
 	leftOut  []origin          // objects that the problems are of
+	refused  map[origin]bool   // of the objects, those that no API server takes as they are
 	broken   *topology.Problem // the first that cannot be taken apart; nil: all can
 	original original          // of the document that is read now
 	// raw: documents are kept as they are, instead.
@@ -76,14 +72,6 @@ func (o origin) String() string {
 		return o.place
 	}
 	return fmt.Sprintf("%s (%s)", o.name, o.place)
-}
-
-func (m *manifests) fault(object, field, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if len(text) > maxFault {
-		text = strings.ToValidUTF8(text[:maxFault], "") + "..."
-	}
-	m.problems = append(m.problems, topology.Problem{Object: object, Field: field, Text: text})
 }
 
 // file takes what a file holds.
@@ -200,7 +188,7 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 	}
 	if strings.HasSuffix(h.Kind, "List") {
 		if lists == maxLists {
-			m.fault(place, "items", "is a List inside %d others and is left out; write what is in it as documents of their own", lists)
+			m.lost(topology.LostAll, place, "items", "is a List inside %d others and is left out; write what is in it as documents of their own", lists)
 			return
 		}
 		for i, item := range h.Items {
@@ -218,8 +206,7 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 		return
 	}
 	if text != "" {
-		m.fault(at.String(), field, "%s", text)
-		m.leftOut = append(m.leftOut, at)
+		m.leave(at, field, "%s", text)
 		return
 	}
 	if !m.named(&h, at) {
@@ -248,7 +235,7 @@ func objectName(kind, namespace, name string) string {
 func (m *manifests) object(at origin, raw []byte) {
 	var obj map[string]any
 	if err := utiljson.Unmarshal(raw, &obj); err != nil {
-		m.fault(at.String(), "", "cannot be read and is left out: %v", err)
+		m.lost(topology.LostAll, at.String(), "", "cannot be read and is left out: %v", err)
 		return
 	}
 	m.objects = append(m.objects, placed[map[string]any]{obj, at})
@@ -261,8 +248,9 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 		decode(m, at, raw, func(s *corev1.Service) {
 			s.Namespace, s.ManagedFields = orDefault(s.Namespace), nil // which are the most of what an API server tells
 			out := convert.Service(s)
+			m.refusedOf(at, out.Problems)
 			if len(s.Spec.Ports) == 0 && !out.Headless && !out.Foreign {
-				m.fault(at.String(), "spec.ports", "is empty, and nothing of the Service is served: name its ports")
+				m.refuse(topology.LostValue, at, "spec.ports", "is empty, and nothing of the Service is served: name its ports")
 			}
 			m.services = append(m.services, service{placed[*topology.Service]{out, at}, s})
 		})
@@ -273,10 +261,10 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 			_, other := s.Labels[names.ServiceProxyName]
 			switch {
 			case out != nil:
+				m.refusedOf(at, out.Problems)
 				m.slices = append(m.slices, placed[*topology.Slice]{out, at})
 			case s.Labels[names.ServiceName] == "" && !other && !at.live:
-				m.fault(at.String(), "metadata.labels["+names.ServiceName+"]", "is missing: it is of no Service and is left out; give it the Service's name")
-				m.leftOut = append(m.leftOut, at)
+				m.leave(at, "metadata.labels["+names.ServiceName+"]", "is missing: it is of no Service and is left out; give it the Service's name")
 			}
 		})
 	case "Endpoints v1":
@@ -294,52 +282,6 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 			m.cidrs = append(m.cidrs, placed[[]netip.Prefix]{convert.ServiceCIDR(c), at})
 		})
 	}
-}
-
-// decode takes an object without the fields that do not exist, and says which.
-func decode[T any](m *manifests, at origin, raw []byte, take func(*T)) {
-	var obj T
-	strict, err := json.UnmarshalStrict(raw, &obj)
-	if err != nil {
-		field, text := misfit[T](raw, err, m.original.below(at.place))
-		m.fault(at.String(), field, "cannot be read, and the "+objectLeftOut+": %s", text)
-		m.leftOut = append(m.leftOut, at)
-		return
-	}
-	if m.raw && at.live { // by an API server that may be newer, and knows them
-		strict = nil
-	}
-	for _, err := range strict[:min(len(strict), maxUnknown)] {
-		m.fault(at.String(), "", "has a field that does not exist and is passed over: %v; %s", err, passedOver(&obj, err))
-	}
-	if more := len(strict) - maxUnknown; more > 0 {
-		m.fault(at.String(), "", "has %d more fields that do not exist", more)
-	}
-	take(&obj)
-}
-
-// passedOver is what comes of a field that does not exist, and the cure. One
-// that can only be meant to keep a Service's traffic in units leaves it open.
-func passedOver(obj any, err error) string {
-	s, isService := obj.(*corev1.Service)
-	var at json.FieldError
-	if !isService || !errors.As(err, &at) {
-		return "correct it, or remove it"
-	}
-	path := at.FieldPath()
-	word := path[strings.LastIndex(path, ".")+1:]
-	keys := convert.MeansTopologyKeys(word)
-	if !keys && near.Word(word, []string{"annotations"}) == "" {
-		return "correct it, or remove it"
-	}
-	text := "write metadata.annotations"
-	if keys {
-		text = fmt.Sprintf("the annotation is meant: write metadata.annotations[%s], as '[\"unit\"]'", names.TopologyKeys)
-	}
-	if _, kept := s.Annotations[names.TopologyKeys]; kept {
-		return text
-	}
-	return text + fmt.Sprintf("; without the annotation %s, as it stands, the Service is open to every node", names.TopologyKeys)
 }
 
 func orDefault(namespace string) string {

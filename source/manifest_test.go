@@ -1,6 +1,7 @@
 package source
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -50,5 +51,26 @@ func TestLinesAreTheFiles(t *testing.T) {
 	} {
 		problems := texts(t, text).Problems
 		told(t, problems[:min(1, len(problems))], want)
+	}
+}
+
+// An address in none of the ranges that are there is a mistake in one of both; of a family
+// without any, and of what an API server told, nothing is known to be wrong.
+func TestAnAddressInNoRange(t *testing.T) {
+	const cidr = "{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: c}, spec: {cidrs: [10.97.0.0/16]}}\n---\n"
+	service := func(meta, ip string) string {
+		return "{apiVersion: v1, kind: Service, metadata: {name: web" + meta + "}, spec: {clusterIP: '" + ip + "', ports: [{port: 80}]}}"
+	}
+	for text, want := range map[string]string{
+		cidr + service("", "10.96.0.1"):         "spec.clusterIPs: 10.96.0.1 is in none of the ServiceCIDRs",
+		cidr + service("", "10.97.0.1"):         "",
+		cidr + service("", "fd00::1"):           "",
+		cidr + service(", uid: u", "10.96.0.1"): "",
+		service("", "10.96.0.1"):                "",
+	} {
+		got := fmt.Sprint(texts(t, text).Problems)
+		if (got == "[]") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: problems %s, want %q", text, got, want)
+		}
 	}
 }

@@ -106,6 +106,19 @@ func (c *counted) orphans(leftOut []origin, d *doubts) {
 	}
 }
 
+// outside tells of addresses of Services that are in none of the ranges of their family, where
+// there are any: an API server chooses them from these.
+func (c *counted) outside(cidrs []netip.Prefix, d *doubts) {
+	for _, s := range c.services {
+		for _, ip := range s.is.ClusterIPs {
+			of := func(p netip.Prefix) bool { return p.Addr().Is6() == ip.Is6() }
+			if !s.live && slices.ContainsFunc(cidrs, of) && !slices.ContainsFunc(cidrs, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+				d.add(s.String(), "spec.clusterIPs", fmt.Sprintf("%s is in none of the ServiceCIDRs that are here: what does not serve it does not refuse it either; correct it, or add its range", ip))
+			}
+		}
+	}
+}
+
 // beside tells of objects that are left out where another one of the name counts.
 func (c *counted) beside(leftOut []origin, d *doubts) {
 	if len(leftOut) == 0 {
@@ -150,7 +163,7 @@ func (d *doubts) add(object, field, text string) {
 func (d *doubts) all() []topology.Problem {
 	slices.SortFunc(d.list, func(a, b topology.Problem) int { return strings.Compare(a.String(), b.String()) })
 	if more := len(d.list) - mostDoubts; more > 0 {
-		last := topology.Problem{Object: "manifests", Text: fmt.Sprintf("%d more objects are there twice, or are slices without a Service", more)}
+		last := topology.Problem{Object: "manifests", Text: fmt.Sprintf("%d more objects are there twice, are slices without a Service, or have an address in no ServiceCIDR", more)}
 		return append(d.list[:mostDoubts:mostDoubts], last)
 	}
 	return d.list

@@ -2,10 +2,13 @@ package source
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // named reports whether an object of a kind that is read has a name, and tells of a
@@ -16,7 +19,7 @@ func (m *manifests) named(h *head, at origin) bool {
 	}
 	name, namespace := h.Metadata.Name, h.Metadata.Namespace
 	if name == "" {
-		m.torn(strings.ToLower(h.Kind)+" ("+at.place+")", "metadata.name", "is missing, and the "+objectLeftOut+"; give it one")
+		m.torn(strings.ToLower(h.Kind)+" ("+at.place+")", "metadata.name", "is missing, and the object is left out; give it one")
 		return false
 	}
 	legal := validation.IsDNS1123Subdomain
@@ -45,7 +48,14 @@ func (m *manifests) podRanges(at origin, n *corev1.NodeSpec) {
 func (m *manifests) ranges(at origin, field string, texts []string) {
 	for _, text := range texts {
 		if _, err := netip.ParsePrefix(text); err != nil {
-			m.fault(at.String(), field, "%q is no range of addresses and is left out; write one as 10.96.0.0/16 or fd00::/108", text)
+			m.refuse(topology.LostValue, at, field, "%q is no range of addresses and is left out; write one as 10.96.0.0/16 or fd00::/108", text)
 		}
+	}
+}
+
+// refusedOf notes that no API server takes an object, where one of its Problems is of that.
+func (m *manifests) refusedOf(at origin, problems []topology.Problem) {
+	if slices.ContainsFunc(problems, func(p topology.Problem) bool { return p.Loss == topology.LostValue }) {
+		m.refuses(at)
 	}
 }

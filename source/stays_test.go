@@ -30,24 +30,33 @@ func TestWhatWasReadStays(t *testing.T) {
 		problems []string
 	}{
 		"a syntax error": {whole + sep + "a: b\n  c: d\n", "e n1 web", []string{
-			"m.yaml document 4: is no Kubernetes manifest: yaml: line 8: mapping values are not allowed in this context; correct it; until then all of the file stays in force as it was before",
+			"m.yaml document 4: is not in force, and all of the file stays as it was before: is no Kubernetes manifest: yaml: line 8: mapping values are not allowed in this context; correct it",
 		}},
-		"one in the first document": {"{apiVersion: v1, kind: Serv\n" + sep + staysNode, "e n1 web", []string{"m.yaml document 1: is no Kubernetes manifest: yaml: line "}},
-		"half a file":               {whole[:len(staysWeb)/2], "e n1 web", []string{"m.yaml document 1: is no Kubernetes manifest: yaml: line 1: did not find expected"}},
-		"a text":                    {"apiVer", "e n1 web", []string{`m.yaml document 1: is no Kubernetes manifest: it is a string, "apiVer"; an object is wanted`}},
-		"another encoding":          {"\xff\xfe{\x00}\x00", "e n1 web", []string{"m.yaml: is UTF-16, as "}},
-		"a name of another type":    {strings.Replace(whole, "name: web}", "name: 7}", 1), "e n1 web", []string{"metadata.name: is no Kubernetes manifest: it is 7, a number; a string is wanted"}},
+		"one in the first document": {"{apiVersion: v1, kind: Serv\n" + sep + staysNode, "e n1 web", []string{"m.yaml document 1: is not in force, and all of the file stays as it was before: is no Kubernetes manifest: yaml: line "}},
+		"half a file":               {whole[:len(staysWeb)/2], "e n1 web", []string{"is no Kubernetes manifest: yaml: line 1: did not find expected"}},
+		"a text":                    {"apiVer", "e n1 web", []string{`is no Kubernetes manifest: it is a string, "apiVer"; an object is wanted`}},
+		"another encoding":          {"\xff\xfe{\x00}\x00", "e n1 web", []string{"is UTF-16, as "}},
+		"a name of another type":    {strings.Replace(whole, "name: web}", "name: 7}", 1), "e n1 web", []string{"metadata.name: is not in force, and all of the file stays as it was before: is no Kubernetes manifest: it is 7, a number; a string is wanted"}},
 		"a field of another type": {strings.Replace(whole, "port: 80}", "port: http}", 1), "e n1 web", []string{
-			`service default/web (file `, `document 1): spec.ports[0].port: cannot be read, and the object is left out: it is a string, "http"; an integer is wanted; until then the object stays in force as it was before`,
+			`service default/web (file `, `document 1): spec.ports[0].port: is not in force, and the object stays as it was before: cannot be read: it is a string, "http"; an integer is wanted`,
 		}},
 		"a Node's label of another type": {strings.Replace(whole, "unit: a}", "unit: 7}", 1), "e n1 web", []string{"node n1 (file ", objectStays}},
 		"a mistyped kind":                {strings.Replace(whole, "kind: Service", "kind: Services", 1), "e n1 web", []string{"service default/web (file ", objectStays}},
-		"a slice without its label":      {strings.Replace(whole, "kubernetes.io/service-name", "service-name", 1), "e n1 web", []string{"endpointslice default/e (file ", objectStays}},
-		"a document is removed":          {staysWeb + sep + staysNode, "n1 web", nil},
-		"all are":                        {"# nothing\n", "", nil},
-		"not a byte":                     {"", "e n1 web", []string{"m.yaml: is empty; write what it is to have, or remove it; until then all of the file stays"}},
-		"a document without a kind":      {strings.Replace(whole, "kind: Service,", "", 1), "e n1 web", []string{"m.yaml document 1: kind: is missing", fileStays}},
-		"an object without a name":       {strings.Replace(whole, "{name: web}", "{}", 1), "e n1 web", []string{"metadata.name: is missing", fileStays}},
+		"a port that is none": {strings.Replace(whole, "port: 80}", "port: 99999}", 1), "e n1 web", []string{
+			`service default/web (file `, `document 1): spec.ports[0].port: is not in force, and the object stays as it was before: 99999 is no port`,
+		}},
+		"a protocol that is none":      {strings.Replace(whole, "port: 80}", "port: 80, protocol: TPC}", 1), "e n1 web", []string{"service default/web (file ", objectStays + `"TPC" is not known`}},
+		"no ports":                     {strings.Replace(whole, "ports: [{port: 80}]", "ports: []", 1), "e n1 web", []string{"service default/web (file ", objectStays + "is empty"}},
+		"a field that does not exist":  {strings.Replace(whole, "port: 80}", "port: 80, prot: x}", 1), "e n1 web", []string{"service default/web (file ", "spec.ports[0].prot: " + objectStays + "does not exist"}},
+		"an address that is none":      {strings.Replace(whole, "10.0.0.1", "10.0.0.256", 1), "e n1 web", []string{"endpointslice default/e (file ", "endpoints[0].addresses: " + objectStays + `"10.0.0.256" is no IP address`}},
+		"a range of pods that is none": {strings.Replace(whole, "10.244.1.0/24", "10.244.1.0/33", 1), "e n1 web", []string{"node n1 (file ", "spec.podCIDRs: " + objectStays}},
+		"mistyped labels of a Node":    {strings.Replace(whole, "labels: {unit", "lables: {unit", 1), "e n1 web", []string{"node n1 (file ", "metadata.lables: " + objectStays}},
+		"a slice without its label":    {strings.Replace(whole, "kubernetes.io/service-name", "service-name", 1), "e n1 web", []string{"endpointslice default/e (file ", objectStays}},
+		"a document is removed":        {staysWeb + sep + staysNode, "n1 web", nil},
+		"all are":                      {"# nothing\n", "", nil},
+		"not a byte":                   {"", "e n1 web", []string{"m.yaml: is not in force, and all of the file stays as it was before: it is empty; write what it is to have, or remove it"}},
+		"a document without a kind":    {strings.Replace(whole, "kind: Service,", "", 1), "e n1 web", []string{"m.yaml document 1: kind: ", fileStays + "is missing"}},
+		"an object without a name":     {strings.Replace(whole, "{name: web}", "{}", 1), "e n1 web", []string{"metadata.name: ", fileStays + "is missing"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -104,6 +113,46 @@ func TestWhatWasNeverReadIsTold(t *testing.T) {
 	}
 }
 
+// What no API server takes is in force as far as it goes where there is nothing better of
+// before, and follows its file; from the moment on that it is right, that is what stays.
+func TestWhatWasNeverRightIsFollowed(t *testing.T) {
+	dir := t.TempDir()
+	d := NewDir(dir)
+	ports := func(text string) string {
+		t.Helper()
+		write(t, dir, "m.yaml", "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.1, ports: "+text+"}}\n")
+		inForce(t, d)
+		e, _ := newest(&d.Snapshots).Services.Get(topology.ObjectKey{Namespace: "default", Name: "web"})
+		told := len(newest(&d.Snapshots).Problems) + len(e.Service.Problems)
+		return fmt.Sprint(e.Service.Ports, told)
+	}
+	for _, step := range []struct{ text, want string }{
+		{"[{port: 80}, {port: 99999}]", "[{ tcp 80 0}] 1"},
+		{"[{port: 81}, {port: 99999}]", "[{ tcp 81 0}] 1"},
+		{"[{port: 82}]", "[{ tcp 82 0}] 0"},
+		{"[{port: 83}, {port: 99999}]", "[{ tcp 82 0}] 1"},
+		{"[{port: 84}, {port: 99998}]", "[{ tcp 82 0}] 1"},
+		{"[{port: 85}]", "[{ tcp 85 0}] 0"},
+	} {
+		if got := ports(step.text); got != step.want {
+			t.Errorf("ports %s: in force, and Problems: %s, want %s", step.text, got, step.want)
+		}
+	}
+}
+
+// What an API server has told is as it is meant, whatever it has that is not known here.
+func TestWhatANewerAPIServerTellsIsFollowed(t *testing.T) {
+	dir := t.TempDir()
+	d := NewDir(dir)
+	for _, port := range []int{80, 81} {
+		write(t, dir, "m.yaml", fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: web, uid: u}, spec: {clusterIP: 10.96.0.1, newer: %d, ports: [{port: %d}]}}\n", port, port))
+		inForce(t, d)
+		if e, _ := newest(&d.Snapshots).Services.Get(topology.ObjectKey{Namespace: "default", Name: "web"}); e.Service.Ports[0].Port != uint16(port) {
+			t.Errorf("in force is %v, want %d", e.Service.Ports, port)
+		}
+	}
+}
+
 // What cannot be read is told as not in force also where nothing of before is.
 func TestWhatCannotBeReadIsNotInForce(t *testing.T) {
 	for name, text := range map[string]string{
@@ -111,6 +160,9 @@ func TestWhatCannotBeReadIsNotInForce(t *testing.T) {
 		"a name that is missing":    strings.Replace(staysWeb, "{name: web}", "{}", 1),
 		"a mistyped kind":           strings.Replace(staysWeb, "kind: Service", "kind: Services", 1),
 		"a slice without a label":   strings.Replace(staysSlice, "kubernetes.io/service-name", "service-name", 1),
+		"a port that is none":       strings.Replace(staysWeb, "port: 80", "port: 99999", 1),
+		"a field that is none":      strings.Replace(staysWeb, "spec:", "sepc: {}, spec:", 1),
+		"a range that is none":      "{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: c}, spec: {cidrs: [10.96.0.0/33]}}\n",
 		"a ServiceCIDR of a string": "{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: c}, spec: {cidrs: 10.96.0.0/16}}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +170,7 @@ func TestWhatCannotBeReadIsNotInForce(t *testing.T) {
 			write(t, dir, "m.yaml", text)
 			d := NewDir(dir)
 			inForce(t, d)
-			wantTold(t, newest(&d.Snapshots), []string{"m.yaml"})
+			wantTold(t, newest(&d.Snapshots), []string{""})
 		})
 	}
 }
@@ -152,6 +204,11 @@ func TestWhatWasReadStaysBehindALink(t *testing.T) {
 		t.Errorf("a field of another type: in force are %s, and %s", got, ranges())
 	}
 	wantTold(t, newest(&d.Snapshots), []string{"m-3/x.yaml document 2", objectStays})
+	lead("m-3b", staysWeb+"---\n"+strings.Replace(cidr, "/16", "/33", 1))
+	if got := inForce(t, d); got != "web" || ranges() != "[10.96.0.0/16]" {
+		t.Errorf("a range that is none: in force are %s, and %s", got, ranges())
+	}
+	wantTold(t, newest(&d.Snapshots), []string{"m-3b/x.yaml document 2", objectStays, `"10.96.0.0/33" is no range of addresses`})
 	lead("m-4", staysOther)
 	if got := inForce(t, d); got != "other" || ranges() != "[]" {
 		t.Errorf("corrected: in force are %s, and %s", got, ranges())
@@ -181,14 +238,14 @@ func TestDirFollowedEqualsReadAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			followed := *newest(&d.Snapshots)
-			followed.Problems = slices.DeleteFunc(slices.Clone(followed.Problems), func(p topology.Problem) bool { return strings.HasSuffix(p.Text, fileStays) })
+			followed.Problems = slices.DeleteFunc(slices.Clone(followed.Problems), func(p topology.Problem) bool { return strings.HasPrefix(p.Text, fileStays) })
 			got, want := describe(&followed), strings.ReplaceAll(describe(newest(&anew.Snapshots)), twin, dir)
 			if got != want {
 				t.Fatalf("step %d: followed\n%s\nread anew\n%s", step, got, want)
 			}
 			for name, now := range whole {
 				told := slices.ContainsFunc(newest(&d.Snapshots).Problems, func(p topology.Problem) bool {
-					return strings.HasPrefix(p.Object, "file "+filepath.Join(dir, name)+" ") && strings.HasSuffix(p.Text, fileStays)
+					return strings.HasPrefix(p.Object, "file "+filepath.Join(dir, name)+" ") && strings.HasPrefix(p.Text, fileStays)
 				})
 				if told == now {
 					t.Fatalf("step %d: %s is whole: %v; told that it is not: %v", step, name, now, told)
@@ -253,20 +310,27 @@ func sorted(words string) string {
 	return strings.Join(list, " ")
 }
 
-// wantTold expects one Problem with all of the texts, of which NotTaken knows.
+// wantTold expects one Problem with all of the texts, that says that something is lost.
 func wantTold(t *testing.T, s *topology.Snapshot, texts []string) {
 	t.Helper()
+	told := slices.Clone(s.Problems)
+	for _, e := range s.Services.All() {
+		told = append(told, e.Service.Problems...)
+		for _, slice := range e.Slices {
+			told = append(told, slice.Problems...)
+		}
+	}
 	if len(texts) == 0 {
-		if len(s.Problems) > 0 {
-			t.Errorf("problems %v", s.Problems)
+		if len(told) > 0 {
+			t.Errorf("problems %v", told)
 		}
 		return
 	}
-	if len(s.Problems) != 1 || !NotTaken(s.Problems[0]) {
-		t.Fatalf("problems %v, want one that is told as not taken", s.Problems)
+	if len(told) != 1 || told[0].Loss == topology.LostNothing {
+		t.Fatalf("problems %v, want one of what is not in force", told)
 	}
 	for _, text := range texts {
-		if got := s.Problems[0].String(); !strings.Contains(got, text) {
+		if got := told[0].String(); !strings.Contains(got, text) {
 			t.Errorf("problem %q, want %q in it", got, text)
 		}
 	}

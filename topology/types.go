@@ -156,10 +156,11 @@ type Node struct { // the next free number is 3
 
 // Problem is a user's mistake, as data: which object, which field, and what
 // to do about it. It never stops anything else.
-type Problem struct { // the next free number is 4
+type Problem struct { // the next free number is 5
 	Object string `cbor:"1,keyasint" json:"object"`                    // "service default/web"
 	Field  string `cbor:"2,keyasint,omitempty" json:"field,omitempty"` // "metadata.annotations[topologyKeys]"
 	Text   string `cbor:"3,keyasint" json:"text"`                      // what is wrong, what is done instead, and the cure
+	Loss   Loss   `cbor:"4,keyasint,omitempty" json:"loss,omitempty"`  // what of the object is not in force for it
 }
 
 // String is one line: object, field, text.

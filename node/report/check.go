@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/run"
-	"github.com/gridmesh/gridmesh/source"
+	"github.com/gridmesh/gridmesh/topology"
 	"github.com/gridmesh/gridmesh/xds"
 )
 
@@ -52,18 +52,27 @@ func (r *Report) Degraded(now time.Time) []string {
 
 // degradedManifests lists what is not in force as the manifests of this node have it now.
 func (r *Report) degradedManifests(add func(format string, args ...any)) {
-	n := 0
-	for _, p := range r.Problems {
-		if !source.NotTaken(p) {
-			continue
-		}
-		if n++; n <= textFew {
-			add("--manifests: %s", p)
-		}
+	lost := r.Lost()
+	for _, p := range lost[:min(len(lost), textFew)] {
+		add("--manifests: %s", p)
 	}
-	if more := n - textFew; more > 0 {
+	if more := len(lost) - textFew; more > 0 {
 		add("--manifests: %d more such problems", more)
 	}
+}
+
+// Lost are the Problems of what is not in force as this node's manifests have it, where it has
+// any. An API server admits nothing of that kind, and all nodes would say the same.
+func (r *Report) Lost() (list []topology.Problem) {
+	if r.APIServer != nil {
+		return nil
+	}
+	for _, p := range r.Problems {
+		if p.Loss != topology.LostNothing {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // degradedEnvoy lists what is wrong with Envoy, or between it and the agent.

@@ -17,7 +17,7 @@ import (
 // torn are the problems of so many files that cannot be read now.
 func torn(n int) (list []topology.Problem) {
 	for i := range n {
-		list = append(list, topology.Problem{Object: fmt.Sprintf("file m/%d.yaml document 1", i), Text: "is no Kubernetes manifest: yaml: line 3: odd; correct it"})
+		list = append(list, topology.Problem{Object: fmt.Sprintf("file m/%d.yaml document 1", i), Text: "is no Kubernetes manifest: yaml: line 3: odd; correct it", Loss: topology.LostNewer})
 	}
 	return list
 }
@@ -38,11 +38,13 @@ func TestDegraded(t *testing.T) {
 			r.Load.Refused = 7
 		}, nil},
 		{"manifests that are not taken", func(r *Report) {
-			r.Problems = append([]topology.Problem{{Object: "service default/x (file m/x.yaml document 1)", Text: "has a field that does not exist"}}, torn(7)...)
+			r.APIServer, r.LastContact = nil, time.Time{}
+			r.Problems = append([]topology.Problem{{Object: "service default/x (file m/x.yaml document 1)", Text: "occurs twice"}}, torn(7)...)
 		}, []string{
 			"--manifests: file m/0.yaml document 1: is no Kubernetes manifest: yaml: line 3: odd;", "--manifests: file m/1.yaml", "--manifests: file m/2.yaml",
 			"--manifests: file m/3.yaml", "--manifests: file m/4.yaml", "--manifests: 2 more such problems",
 		}},
+		{"what a lax API server admitted is everybody's", func(r *Report) { r.Problems = torn(1) }, nil},
 		{"a moment without the API server", func(r *Report) { r.APIServer.Error = "no route" }, nil},
 		{"not all that is asked is answered", func(r *Report) { r.APIServer.Error, r.APIServer.Since = "gone", now.Add(-2*time.Minute) }, []string{"API server: last contact 0s ago, but something has failed for 2m0s; this node goes on with what it knows of that: gone"}},
 		{"refused for a moment", func(r *Report) {

@@ -11,6 +11,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/outage"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // textFew is how many refusals, and mistakes of others, are said before there is only
@@ -65,11 +66,13 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 	if r.Notices > 0 {
 		p.line("note", "%d times Services ask for what no node serves: gridmesh view has each as a notice", r.Notices)
 	}
-	for _, problem := range r.Problems[:min(len(r.Problems), textFew)] {
+	lost := r.Lost() // which have been said
+	others := slices.DeleteFunc(slices.Clone(r.Problems), func(p topology.Problem) bool { return slices.Contains(lost, p) })
+	for _, problem := range others[:min(len(others), textFew)] {
 		p.line("problem", "%s", problem)
 	}
-	if all := len(r.Problems) + r.More; all > textFew {
-		p.line("problem", "%d in all: gridmesh view lists them", all)
+	if len(others) > textFew || r.More > 0 {
+		p.line("problem", "%d in all: gridmesh view lists them", len(r.Problems)+r.More)
 	}
 	return p.err
 }
