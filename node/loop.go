@@ -62,7 +62,7 @@ type loop struct {
 	lost      []topology.Problem // of what manifests have, of what was published last
 	failure   error              // of the last write to the kernel; nil where it is in line
 	broken    error              // of the last look at what others removed
-	handing   allowance          // of waiting for Envoy
+	handing   handing            // of waiting for Envoy
 	envoys    absence            // what is known of Envoy, where there is a kernel path
 	proxy     beside             // what is known of kube-proxy's rules, where it is taken over from
 	policed   *bool              // what counts: there are NetworkPolicies; nil where nobody has said, or there is no kernel path

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -47,19 +48,27 @@ func (o *Objects) Plain(name, ip string, endpoints map[string]string) {
 
 // Delete removes a Service.
 func (o *Objects) Delete(name string) {
-	key := topology.ObjectKey{Namespace: "default", Name: name}
+	key := keyOf(name)
 	o.b.DeleteService(key)
 	o.b.DeleteSlice(key)
 }
 
+// keyOf is the key of "name", which is in the namespace default, or of "namespace/name".
+func keyOf(name string) topology.ObjectKey {
+	if namespace, name, other := strings.Cut(name, "/"); other {
+		return topology.ObjectKey{Namespace: namespace, Name: name}
+	}
+	return topology.ObjectKey{Namespace: "default", Name: name}
+}
+
 // service sets a Service and its slice; endpoints are addresses by node.
 func (o *Objects) service(name, ip string, keys *string, endpoints map[string]string) {
-	key := topology.ObjectKey{Namespace: "default", Name: name}
+	key := keyOf(name)
 	o.b.SetService(&topology.Service{
 		Key: key, ClusterIPs: []netip.Addr{netip.MustParseAddr(ip)}, TopologyKeys: keys,
 		Ports: []topology.ServicePort{{Name: "http", Protocol: topology.TCP, Port: 80}},
 	})
-	slice := &topology.Slice{Key: key, Service: name, Ports: []topology.SlicePort{{Name: "http", Protocol: topology.TCP, Port: 8080}}}
+	slice := &topology.Slice{Key: key, Service: key.Name, Ports: []topology.SlicePort{{Name: "http", Protocol: topology.TCP, Port: 8080}}}
 	for _, node := range slices.Sorted(maps.Keys(endpoints)) {
 		addr := endpoints[node]
 		slice.Endpoints = append(slice.Endpoints, topology.Endpoint{Addr: netip.MustParseAddr(addr), Node: node, Ready: true, Serving: true})
