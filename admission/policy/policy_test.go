@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +96,19 @@ func TestVotesAreTheAnnotationsOfTheVote(t *testing.T) {
 	}
 	if found != 3 {
 		t.Errorf("%s is there %d times, want 3", list, found)
+	}
+}
+
+// Policies that hold votes are for API servers from 1.30 on, which compile an expression as the
+// version before theirs would: macros with two variables came with 1.32.
+func TestVotesAreForOlderAPIServers(t *testing.T) {
+	two := regexp.MustCompile(`\.(all|exists|existsOne|exists_one|transformList|transformMap|transformMapEntry)\(\s*\w+\s*,\s*\w+\s*,`)
+	for _, p := range read[admissionv1.ValidatingAdmissionPolicy](t, Votes(), "ValidatingAdmissionPolicy") {
+		for _, v := range p.Spec.Validations {
+			if found := two.FindString(v.Expression); found != "" {
+				t.Errorf("%s has a macro with two variables, %q", p.Name, found)
+			}
+		}
 	}
 }
 
