@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"sync"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gridmesh/gridmesh/admission/policy"
 	"github.com/gridmesh/gridmesh/grid/plan"
 	"github.com/gridmesh/gridmesh/health/cloud"
-	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/kube/events"
 	leading "github.com/gridmesh/gridmesh/kube/lead"
@@ -18,9 +16,6 @@ import (
 
 // policyManager is whose the fields of the admission policies are.
 const policyManager = "gridmesh-policies"
-
-// tablesAgain is how long it is waited before the kind of the tables is installed again.
-const tablesAgain = 30 * time.Second
 
 // keepHealth adds what keeps nodes that their units vote well: the kind of its tables, and once
 // that is served the admission policies and the tables.
@@ -66,17 +61,8 @@ func (r *replica) keepTables(ctx context.Context, served chan<- struct{}) error 
 		return nil
 	}
 	crds := &leading.CRDs{Client: r.client, Manifests: [][]byte{policy.NodeTables()}, Manager: plan.Manager, Same: plan.Same, Log: r.log}
-	begun := sync.OnceFunc(func() { close(served) })
-	for ctx.Err() == nil {
-		err := crds.Install(ctx)
-		begun()
-		if r.doubts.Set("node health", err); err == nil {
-			return crds.Keep(ctx)
-		}
-		if ctx.Err() == nil {
-			r.log.Error("node health cannot have the kind of its tables; trying again", obs.KeyErr, err)
-		}
-		run.Pause(ctx, tablesAgain)
+	if !r.install(ctx, crds, "node health", sync.OnceFunc(func() { close(served) })) {
+		return nil
 	}
-	return nil
+	return crds.Keep(ctx)
 }

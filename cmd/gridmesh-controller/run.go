@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,6 +21,9 @@ import (
 	leading "github.com/gridmesh/gridmesh/kube/lead"
 	"github.com/gridmesh/gridmesh/kube/objects"
 )
+
+// installAgain is how long it is waited before kinds that were refused are installed again.
+const installAgain = 30 * time.Second
 
 // replica is one of the controller's processes, of which one leads.
 type replica struct {
@@ -124,13 +128,9 @@ func (r *replica) leadGrids(ctx context.Context) error {
 		return err
 	}
 	crds := &leading.CRDs{Client: r.client, Manifests: manifests, Manager: plan.Manager, Same: plan.Same, Log: r.log}
-	if r.installCRDs {
-		r.doubts.Set("CRDs", grid.ErrNotServed)
-		if err := crds.Install(ctx); err != nil {
-			return err
-		}
+	if r.installCRDs && !r.install(ctx, crds, "CRDs", func() {}) {
+		return nil
 	}
-	r.doubts.Set("CRDs", nil)
 	mirror := objects.NewMirror(r.client, grid.Kinds(), plan.Prune)
 	r.doubts.Set("mirror", grid.ErrNotKnown)
 	r.doubts.Ask(mirror.Fault)
@@ -156,6 +156,26 @@ func (r *replica) leadGrids(ctx context.Context) error {
 		g.Add("CRDs", crds.Keep)
 	}
 	return g.Run(ctx)
+}
+
+// install installs kinds, however often it has to be tried, and reports whether it did before ctx
+// ended. A fault is a doubt and a line in the log: what else the process does goes on, and somebody
+// may bring the kinds, or the right to. tried is called after each attempt.
+func (r *replica) install(ctx context.Context, crds *leading.CRDs, about string, tried func()) bool {
+	r.doubts.Set(about, grid.ErrNotServed)
+	for ctx.Err() == nil {
+		err := crds.Install(ctx)
+		tried()
+		if ctx.Err() != nil {
+			break
+		}
+		if r.doubts.Set(about, err); err == nil {
+			return true
+		}
+		r.log.Error("could not install kinds; trying again", obs.KeyWhich, about, obs.KeyErr, err)
+		run.Pause(ctx, installAgain)
+	}
+	return false
 }
 
 // tellOfKeys adds what tells the owners of Services of mistakes in their topology

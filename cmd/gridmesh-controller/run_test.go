@@ -205,6 +205,46 @@ func TestNodeHealthDoesNotWaitForGrids(t *testing.T) {
 	}
 }
 
+// That an API server refuses the grids' CRDs ends nothing: nodes are kept, and the fault is a doubt.
+func TestRefusedCRDsEndNothing(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422, "message": %q}`, r.URL.Path+" is invalid")
+	}))
+	defer server.Close()
+	client, err := kube.Connect(kubeconfigOf(t, server.URL), "test", kube.Rate{QPS: 100, Burst: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := defaults()
+	c.health.UnitKey = "unit"
+	registry := prometheus.NewRegistry()
+	r := &replica{config: c, client: client, log: slog.New(slog.DiscardHandler), metrics: grid.NewMetrics(registry), shields: cloud.NewMetrics(registry)}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.act(ctx, false) }()
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		err := r.doubts.Now()
+		if err != nil && strings.Contains(err.Error(), "CRDs: install CRD") && strings.Contains(err.Error(), "node health: install CRD") && len(ended) == 0 {
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Errorf("not within a minute: doubts about both kinds; there is: %v", err)
+			break
+		}
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended: %v", err)
+	case <-time.After(time.Second): // what was refused has been told by then
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // A replica that has not heard of the API server yet is not ready: where no proxy
 // serves its node its dial fails after half a minute at the earliest.
 func TestNotReadyBeforeTheFirstAnswer(t *testing.T) {
