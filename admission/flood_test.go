@@ -4,16 +4,19 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/gridmesh/gridmesh/admission/certs"
@@ -210,4 +213,48 @@ func TestOneCallAConnection(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A body of which each few characters would take a thousand bytes of memory is not decoded; the
+// largest that an API server sends is.
+func TestBodiesThatGrow(t *testing.T) {
+	for what, more := range map[string]string{
+		"containers":      `"spec":{"containers":[` + strings.TrimSuffix(strings.Repeat("{},", 800_000), ",") + `]}`,
+		"a small body":    `"spec":{"containers":[` + strings.TrimSuffix(strings.Repeat("{},", 40_000), ",") + `]}`,
+		"with a field":    `"status":{"containerStatuses":[` + strings.TrimSuffix(strings.Repeat(`{"a":1},`, 300_000), ",") + `]}`,
+		"labels":          `"metadata":{"labels":{` + labels(250_000) + `}}`,
+		"texts in a list": `"metadata":{"finalizers":[` + strings.TrimSuffix(strings.Repeat(`"",`, 800_000), ",") + `]}`,
+	} {
+		body := aReview("v1", `,"userInfo":{"username":"system:serviceaccount:kube-system:node-controller"},"kind":{"version":"v1","kind":"Pod"},"resource":{"version":"v1","resource":"pods"},"subResource":"status","oldObject":{`+more+`}`)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/pod-status?timeout=1s", strings.NewReader(body))
+		NewHandler(func() mutate.Shield { return mutate.Shield{} }, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)).ServeHTTP(w, r)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 6*uint64(len(body))+1<<20 {
+			t.Errorf("%s: %d bytes took %d", what, len(body), took)
+		}
+		if !strings.Contains(w.Body.String(), `"allowed":true`) {
+			t.Errorf("%s: %s", what, w.Body.String())
+		}
+	}
+	if dense([]byte(largestReview())) {
+		t.Errorf("the largest review, of %d bytes, is refused", len(largestReview()))
+	}
+}
+
+func labels(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"%x":"",`, i)
+	}
+	return strings.TrimSuffix(b.String(), ",")
+}
+
+// largestReview is of an EndpointSlice with as many endpoints as there may be, each with all fields.
+func largestReview() string {
+	endpoint := `{"addresses":["10.244.100.100"],"conditions":{"ready":true,"serving":true,"terminating":false},"targetRef":{"kind":"Pod","namespace":"default","name":"web-6d4cf56db6-abcde",` +
+		`"uid":"8f3e0b1c-5a55-4f6e-9f0e-4a3f0f8f5a11"},"nodeName":"node-0001","zone":"zone-a","hints":{"forZones":[{"name":"zone-a"}],"forNodes":[{"name":"node-0001"}]}}`
+	slice := `{"metadata":{"name":"web","managedFields":[` + strings.Repeat(`{"f:a":{"f:b":{},"f:c":{}}},`, 300) + `{}]},"endpoints":[` + strings.TrimSuffix(strings.Repeat(endpoint+",", 1000), ",") + `]}`
+	return aReview("v1", `,"oldObject":`+slice+`,"newObject":`+slice)
 }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,27 @@ const (
 	// is how many of these are one peer's.
 	atOnce = 16
 	ofPeer = 4
+	// largeAtOnce is how many reviews that are larger than small are decided at a time, largeOfPeer
+	// those of one peer: in memory they are some ten times what they are as text.
+	largeAtOnce = 2
+	largeOfPeer = 1
 )
+
+// What a review may have by its length. An object of three characters takes a thousand bytes of
+// memory, a pair of seven a hundred: nothing that is stored comes near to these, of which the
+// densest are fields' managers, and the largest two EndpointSlices with a thousand endpoints.
+const (
+	fewObjects, manyObjects = 1500, 20000
+	fewValues, manyValues   = 2000, 64000
+)
+
+var errDense = errors.New("it has more objects, or values, than anything of its length that is stored")
+
+// dense reports whether a review would take far more memory than anything that is stored.
+func dense(text []byte) bool {
+	return bytes.Count(text, []byte("{")) > min(fewObjects+len(text)/48, manyObjects) ||
+		bytes.Count(text, []byte(",")) > min(fewValues+len(text)/8, manyValues)
+}
 
 // Handler answers API servers.
 type Handler struct {
@@ -42,6 +63,7 @@ type Handler struct {
 	log      *slog.Logger
 	large    *rooms // of reviews that are larger than small, from then on
 	deciding *rooms
+	larger   *rooms // of those that are, instead
 	within   time.Duration
 
 	mu   sync.Mutex
@@ -54,7 +76,7 @@ func NewHandler(shield func() mutate.Shield, m *Metrics, log *slog.Logger) http.
 }
 
 func newHandler(shield func() mutate.Shield, m *Metrics, log *slog.Logger, within time.Duration) *Handler {
-	return &Handler{shield: shield, metrics: m, log: log, large: newRooms(atOnce, ofPeer), deciding: newRooms(atOnce, ofPeer), within: within, said: map[mutate.Reason]*quiet.Line{}}
+	return &Handler{shield: shield, metrics: m, log: log, large: newRooms(atOnce, ofPeer), deciding: newRooms(atOnce, ofPeer), larger: newRooms(largeAtOnce, largeOfPeer), within: within, said: map[mutate.Reason]*quiet.Line{}}
 }
 
 func (h *Handler) mux(paths map[string]Decide) *http.ServeMux {
@@ -126,8 +148,14 @@ func (h *Handler) judge(ctx context.Context, peer string, body io.Reader, decide
 		return answer{nothing(), nil, late, err}
 	case err != nil:
 		return answer{nothing(), nil, unreadable, err}
+	case dense(text):
+		return answer{nothing(), nil, unreadable, errDense}
 	}
-	decided := h.deciding.enter(ctx, peer)
+	rooms := h.deciding
+	if len(text) > small {
+		rooms = h.larger
+	}
+	decided := rooms.enter(ctx, peer)
 	if decided == nil {
 		return answer{nothing(), nil, late, errBusy}
 	}
