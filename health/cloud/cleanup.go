@@ -29,7 +29,7 @@ type Remains interface {
 	EachNode(ctx context.Context, each func(*corev1.Node) error) error
 	PodsOn(ctx context.Context, node string, f typed.Freshness, each func(*corev1.Pod) error) error
 	SetReady(ctx context.Context, pod *corev1.Pod, ready corev1.PodCondition) error
-	EditTaints(ctx context.Context, node, uid string, edit func([]corev1.Taint) []corev1.Taint) error
+	EditTaints(ctx context.Context, node, uid string, edit func(live *corev1.Node) []corev1.Taint) error
 	Annotate(ctx context.Context, node, uid string, annotations map[string]*string) error
 	DeleteLease(ctx context.Context, l *coordinationv1.Lease) error
 }
@@ -104,7 +104,7 @@ func stillVotes(now time.Time, leases []coordinationv1.Lease) error {
 func (c *Cleaned) node(ctx context.Context, now time.Time, r Remains, n *corev1.Node, kept bool) error {
 	var failed []error
 	if find(n.Spec.Taints, unseen) >= 0 {
-		err := r.EditTaints(ctx, n.Name, string(n.UID), func(list []corev1.Taint) []corev1.Taint { return with(list, unseen, false, now) })
+		err := r.EditTaints(ctx, n.Name, string(n.UID), func(live *corev1.Node) []corev1.Taint { return with(live.Spec.Taints, unseen, false, now) })
 		if failed = append(failed, err); err == nil {
 			c.Untainted++
 		}

@@ -81,8 +81,8 @@ type Cluster interface {
 	SetReady(ctx context.Context, pod *corev1.Pod, ready corev1.PodCondition) error
 	// Evict has a pod go, as far as its disruption budgets let it; one that is gone is no error.
 	Evict(ctx context.Context, pod *corev1.Pod) error
-	// EditTaints writes what edit makes of the taints that a Node has now.
-	EditTaints(ctx context.Context, node, uid string, edit func([]corev1.Taint) []corev1.Taint) error
+	// EditTaints writes what edit makes of the taints of a Node as it is now.
+	EditTaints(ctx context.Context, node, uid string, edit func(live *corev1.Node) []corev1.Taint) error
 	// Event tells of a node.
 	Event(node, uid, kind, reason, text string)
 }

@@ -31,6 +31,7 @@ type clusterTwin struct {
 	noTable bool  // for the table
 	stuck   bool  // for taints: nobody answers
 	fault   error // of the next write of a pod
+	back    bool  // whose taints are written is ready by now
 
 	mu      sync.Mutex
 	taints  map[string][]corev1.Taint
@@ -88,14 +89,20 @@ func (c *clusterTwin) Evict(_ context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-func (c *clusterTwin) EditTaints(ctx context.Context, node, _ string, edit func([]corev1.Taint) []corev1.Taint) error {
+func (c *clusterTwin) EditTaints(ctx context.Context, node, _ string, edit func(*corev1.Node) []corev1.Taint) error {
 	if c.stuck {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.taints[node] = edit(c.taints[node])
+	live := &corev1.Node{Spec: corev1.NodeSpec{Taints: slices.Clone(c.taints[node])}}
+	ready := corev1.ConditionUnknown
+	if c.back {
+		ready = corev1.ConditionTrue
+	}
+	live.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	c.taints[node] = edit(live)
 	return nil
 }
 

@@ -52,7 +52,7 @@ func (l live) Evict(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // EditTaints implements Cluster.
-func (l live) EditTaints(ctx context.Context, node, uid string, edit func([]corev1.Taint) []corev1.Taint) error {
+func (l live) EditTaints(ctx context.Context, node, uid string, edit func(live *corev1.Node) []corev1.Taint) error {
 	return typed.EditTaints(ctx, l.client, node, uid, edit)
 }
 

@@ -21,6 +21,20 @@ func dead(t *testing.T) *rig {
 	return r
 }
 
+// One that is back, which is not heard here yet, gets no taint that ends its pods.
+func TestNoTaintForANodeThatIsBack(t *testing.T) {
+	r := newRig(t)
+	r.pass(40*time.Second, true)
+	r.lose("a-2")
+	r.say("a-2", "false", "yes=0 no=2 of=3 exact=true")
+	r.on.back = true
+	r.pass(20*time.Second, true)
+	r.tainted("a-2", evicting, false)
+	r.on.back = false
+	r.pass(20*time.Second, true)
+	r.tainted("a-2", evicting, true)
+}
+
 func (r *rig) tainted(node string, taint corev1.Taint, want bool) {
 	r.t.Helper()
 	if got := find(r.on.taints[node], taint) >= 0; got != want {

@@ -33,13 +33,21 @@ func keepNode(unitKey string) func(*corev1.Node) node {
 			verdict: n.Annotations[names.NodeHealth], evidence: n.Annotations[names.Evidence], taints: n.Spec.Taints,
 			voted: taken(n.ManagedFields, names.Evidence),
 		}
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady {
-				k.ready, k.since = c.Status, c.LastTransitionTime.Time
-			}
+		if c := readyOf(n); c != nil {
+			k.ready, k.since = c.Status, c.LastTransitionTime.Time
 		}
 		return k
 	}
+}
+
+// readyOf is a Node's condition Ready; nil where it has none.
+func readyOf(n *corev1.Node) *corev1.NodeCondition {
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c
+		}
+	}
+	return nil
 }
 
 // taken is when the API server last took a write of a field, by its own clock; zero where it
