@@ -210,7 +210,7 @@ func (k *Keeper) look(ctx context.Context, now time.Time) {
 			delete(k.parted, name)
 		}
 		k.tell(name, k.world.nodes[name], action, why)
-		if k.world.nodes[name].past.Kept = action.Keeps(); action.Keeps() {
+		if k.world.nodes[name].past.Decided(action, !k.young(now)); action.Keeps() {
 			keep[name] = true
 		}
 	}

@@ -43,12 +43,19 @@ func Found(now time.Time, n Node, voted time.Time, kept bool) Node {
 func (n Node) Next(now time.Time, next Node, voted bool) Node {
 	next.Kept, next.Since = n.Kept, now
 	if n.Lost {
-		next.Since = n.Since
+		next.Since, next.Released = n.Since, n.Released && next.Lost && !(voted && next.Verdict == Well)
 	}
 	if next.Voted = now; !voted {
 		next.Voted, next.Found, next.Dated = n.Voted, n.Found, n.Dated
 	}
 	return next
+}
+
+// Decided notes whether its pods stay. For who has just begun to look that says nothing of others'
+// reasons: begun is false for as long.
+func (n *Node) Decided(action Action, begun bool) {
+	n.Kept = action.Keeps()
+	n.Released = n.Lost && !n.Kept && (begun || n.Released)
 }
 
 // Voted notes that a vote of the unit is seen to be written: it has an uplink, or had one just
