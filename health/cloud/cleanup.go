@@ -59,13 +59,9 @@ func Clean(ctx context.Context, now time.Time, r Remains) (done Cleaned, err err
 		return done, err // who is on it would be kept on
 	}
 	done.Listed = len(listed)
-	kept := map[string]bool{}
-	for _, name := range listed {
-		kept[name] = true
-	}
 	var failed []error
 	err = r.EachNode(ctx, func(n *corev1.Node) error {
-		failed = append(failed, done.node(ctx, now, r, n, kept[n.Name]))
+		failed = append(failed, done.node(ctx, now, r, n))
 		return ctx.Err()
 	})
 	failed = append(failed, err)
@@ -101,7 +97,7 @@ func stillVotes(now time.Time, leases []coordinationv1.Lease) error {
 }
 
 // node takes away what a Node has.
-func (c *Cleaned) node(ctx context.Context, now time.Time, r Remains, n *corev1.Node, kept bool) error {
+func (c *Cleaned) node(ctx context.Context, now time.Time, r Remains, n *corev1.Node) error {
 	var failed []error
 	if find(n.Spec.Taints, unseen) >= 0 {
 		err := r.EditTaints(ctx, n.Name, string(n.UID), func(live *corev1.Node) []corev1.Taint { return with(live.Spec.Taints, unseen, false, now) })
@@ -116,7 +112,7 @@ func (c *Cleaned) node(ctx context.Context, now time.Time, r Remains, n *corev1.
 		}
 	}
 	is := keepNode("")(n)
-	if kept && is.lost() {
+	if is.lost() { // on the list or not: an attempt before this one took the list, and may have ended there
 		err := r.PodsOn(ctx, n.Name, typed.Now, func(p *corev1.Pod) error {
 			if marked, ok := notReady(p, now); ok {
 				err := r.SetReady(ctx, p, marked)

@@ -114,6 +114,22 @@ func TestClean(t *testing.T) {
 	}
 }
 
+// What an attempt before did not come to is done by the next, which finds no list.
+func TestCleanAgain(t *testing.T) {
+	now := time.Now()
+	r := ruined(t, now)
+	r.fault = errBroken // of the pod
+	if done, err := Clean(t.Context(), now, r); !errors.Is(err, errBroken) || done.Marked != 0 || done.Listed != 1 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if done, err := Clean(t.Context(), now, r); err != nil || done != (Cleaned{Marked: 1}) {
+		t.Errorf("again: %+v, %v", done, err)
+	}
+	if got := readies(r.pods["a-2"]); got != "web=False " {
+		t.Errorf("pods %s", got)
+	}
+}
+
 // What is at work is not taken away, and where the list stays all does.
 func TestCleanRefuses(t *testing.T) {
 	now := time.Now()

@@ -212,6 +212,22 @@ func pod(name string, ready, containers corev1.ConditionStatus) *corev1.Pod {
 	}}}
 }
 
+// A pod of the webhook is not made ready again on a node that the cloud does not hear: nobody is to
+// be sent to it.
+func TestTheWebhookIsNotKept(t *testing.T) {
+	r := newRig(t)
+	r.pass(40*time.Second, true)
+	webhook := pod("webhook", "False", "True")
+	webhook.Labels = map[string]string{"app.kubernetes.io/name": "gridmesh-admission"}
+	r.on.pods["a-2"] = []*corev1.Pod{webhook, pod("kept", "False", "True")}
+	r.say("a-2", "true", "yes=3 no=0 of=3 exact=true cut=true")
+	r.lose("a-2")
+	r.pass(10*time.Second, true)
+	if got := readies(r.on.pods["a-2"]); got != "webhook=False kept=True " {
+		t.Error(got)
+	}
+}
+
 func readies(list []*corev1.Pod) (text string) {
 	for _, p := range list {
 		text += fmt.Sprint(p.Name, "=", condition(p, corev1.PodReady).Status, " ")

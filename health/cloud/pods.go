@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/health/shield"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/kube/typed"
@@ -31,6 +32,9 @@ func isTrue(c *corev1.PodCondition) bool { return c != nil && c.Status == corev1
 // ContainersReady true (MarkPodsNotReady), which a kubelet never does, and readiness gates.
 func readyAgain(p *corev1.Pod, now time.Time) (corev1.PodCondition, bool) {
 	ready := condition(p, corev1.PodReady)
+	if p.Labels[names.AppLabel] == names.Admission { // API servers are to be sent to others that are heard
+		return corev1.PodCondition{}, false
+	}
 	if p.DeletionTimestamp != nil || ready == nil || ready.Status != corev1.ConditionFalse || !isTrue(condition(p, corev1.ContainersReady)) {
 		return corev1.PodCondition{}, false
 	}
