@@ -17,11 +17,31 @@ var ErrNone = errors.New("no such thing in this lab")
 
 // line is what can be cut: a device of a unit's router, in the words of people.
 type line struct {
-	words  string // "uplink a", "uplink of a-1", "node a-1", "link a b"
+	words  string // "uplink a", "uplink of a-1", "peers of a-1", "node a-1", "link a b"
 	router *NS
 	family nftables.TableFamily
 	dev    string
-	own    bool // what goes to and from the router itself alone
+	part   part
+}
+
+// part is what of a device's traffic is meant.
+type part string
+
+const (
+	whole part = ""
+	up    part = "up-"    // what goes to and from the router itself
+	peers part = "peers-" // what the router's bridge passes on
+)
+
+// hooks are where that comes in and goes out.
+func (p part) hooks() (in, out *nftables.ChainHook) {
+	switch p {
+	case up:
+		return nftables.ChainHookInput, nftables.ChainHookOutput
+	case peers:
+		return nftables.ChainHookForward, nftables.ChainHookForward
+	}
+	return nftables.ChainHookPrerouting, nftables.ChainHookPostrouting
 }
 
 // cuts are the lines that are cut now.
@@ -30,8 +50,8 @@ type cuts struct {
 	list []string
 }
 
-// Cuts are the lines that are cut now: "uplink UNIT", "uplink of NODE", "node NODE" and
-// "link UNIT UNIT", in the order in which they were.
+// Cuts are the lines that are cut now: "uplink UNIT", "uplink of NODE", "peers of NODE", "node NODE"
+// and "link UNIT UNIT", in the order in which they were.
 func (l *Lab) Cuts() []string {
 	l.cuts.mu.Lock()
 	defer l.cuts.mu.Unlock()
@@ -63,11 +83,8 @@ func (w line) set(cut bool) error {
 	if err != nil {
 		return err
 	}
-	name, in, out := "cut-"+w.dev, nftables.ChainHookPrerouting, nftables.ChainHookPostrouting
-	if w.own {
-		name, in, out = "cut-up-"+w.dev, nftables.ChainHookInput, nftables.ChainHookOutput
-	}
-	t := conn.AddTable(&nftables.Table{Name: name, Family: w.family})
+	in, out := w.part.hooks()
+	t := conn.AddTable(&nftables.Table{Name: "cut-" + string(w.part) + w.dev, Family: w.family})
 	if !cut {
 		conn.DelTable(t)
 	} else {
@@ -83,7 +100,7 @@ func (w line) set(cut bool) error {
 func (w line) drop(conn *nftables.Conn, t *nftables.Table, name string, hook *nftables.ChainHook, key expr.MetaKey) {
 	c := conn.AddChain(&nftables.Chain{Name: name, Table: t, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityRef(-310)})
 	var list []expr.Any
-	if w.own { // who is asked for its address answers: the line is dead behind it
+	if w.part == up { // who is asked for its address answers: the line is dead behind it
 		list = append(list, &expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1}, &expr.Cmp{Register: 1, Op: expr.CmpOpNeq, Data: []byte{0x08, 0x06}})
 	}
 	conn.AddRule(&nftables.Rule{Table: t, Chain: c, Exprs: append(list,
@@ -119,7 +136,16 @@ func (l *Lab) SetNodeUplink(node string, cut bool) error {
 	if err != nil {
 		return err
 	}
-	return l.set(line{words: "uplink of " + node, router: n.Unit.Router, family: nftables.TableFamilyBridge, dev: "p-" + node, own: true}, cut)
+	return l.set(line{words: "uplink of " + node, router: n.Unit.Router, family: nftables.TableFamilyBridge, dev: "p-" + node, part: up}, cut)
+}
+
+// SetNodePeers cuts or heals what leads from a node to the others of its unit. Its uplink stays.
+func (l *Lab) SetNodePeers(node string, cut bool) error {
+	n, err := l.node(node)
+	if err != nil {
+		return err
+	}
+	return l.set(line{words: "peers of " + node, router: n.Unit.Router, family: nftables.TableFamilyBridge, dev: "p-" + node, part: peers}, cut)
 }
 
 // node is Node that says what there is.
