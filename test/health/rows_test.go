@@ -22,11 +22,12 @@ var (
 	everyone = []string{"a-1", "a-2", "a-3", "b-1", "b-2"}
 )
 
-// served is an app on a-1 and a-2 that is dialled from some nodes, in a cluster in which all vote.
+// served is an app on a-1 and a-2, which are all of its unit, that is dialled from some of them, in a
+// cluster in which all vote.
 func served(t *testing.T, name string, from ...string) (app *outage.App, dials *load.Generator) {
 	t.Helper()
-	policies(t)
 	controller(t)
+	policies(t)
 	voters(t, everyone...)
 	app = outage.Deploy(t, c, name, outage.Brief, [2]string{"a-1", "a-2"})
 	voted(t, "true", everyone...)
@@ -103,12 +104,14 @@ func TestUplinkOfTheWholeUnit(t *testing.T) {
 }
 
 // A node dies: its unit says so, and it is evicted no later than a minute after Kubernetes alone
-// would have. Nobody who dials its Service fails.
+// would have. Nobody who dials its Service since then fails.
 func TestANodeDies(t *testing.T) {
 	const stock = 50*time.Second + 5*time.Second // the cloud's patience, and what the app tolerates
-	app, dials := served(t, "dead", "a-1", "a-3")
+	app, dials := served(t, "dead", "a-1")
+	load.NoneFailed(t, "all is well", dials.Stop())
 	heal := cut(t, c.Lab.SetNode, "a-2")
 	began := time.Now()
+	dials = load.Start(t, []*netlab.NS{c.Nodes["a-1"].NS}, app.To) // what is open to a node that dies ends with it
 	voted(t, "false", "a-2")
 	evicted := func() error {
 		if got := taints(t, "a-2"); !slices.Contains(got, evicts) {
