@@ -5,28 +5,70 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// manifestsGone is the finding where manifests are all gone at once.
+// manifestsGone is the finding where manifests are all gone at once, or were wrong from the start on.
 const manifestsGone capture.FindingKind = "manifests"
 
 const manifestsGoneText = "--manifests has nothing, no Service, no Node and no ServiceCIDR, and that is not believed: what is in force stays, if anything is; see that its volume is " +
 	"mounted and its copy complete, or leave a Node there, where no Service is to be served"
 
-// emptied is whether the source has nothing any more: of a directory that is a volume
-// which is not mounted, or a copy that has just begun, more often than somebody's wish.
-type emptied bool
+const manifestsSpoiltText = "--manifests had something wrong when this agent started, and what a run before served stays, all of it; nothing of --manifests is followed until that is corrected: "
+
+// emptied is why the source's newest is not believed; "" where it is. It has nothing any more: a
+// directory that is a volume which is not mounted, or a copy that has just begun, more often than
+// somebody's wish. Or it had something wrong from the start of this agent on, which kept of it what was
+// right, until it ended.
+type emptied string
 
 // disbelieves reports whether a snapshot is not to be acted on. Of an API server its feed
 // judges that.
 func (l *loop) disbelieves(snap *topology.Snapshot) bool {
-	gone := emptied(l.parts.Cluster == nil && !hasAny(snap) && l.hadAny())
-	if gone != l.emptied {
-		l.emptied = gone
+	var why emptied
+	switch {
+	case l.parts.Cluster != nil:
+	case !hasAny(snap) && l.hadAny():
+		why = manifestsGoneText
+	case l.raw == nil && l.restored != nil && hasAny(l.restored.Snapshot):
+		if p := spoilt(snap); p != nil {
+			why = emptied(manifestsSpoiltText + p.String())
+		}
+	}
+	if why != l.emptied {
+		l.emptied = why
 		l.judgeOwn()
 	}
-	if gone && l.view == nil && l.restored != nil {
+	if why != "" && l.view == nil && l.restored != nil {
 		l.serveRestored()
 	}
-	return bool(gone)
+	return why != ""
+}
+
+// spoilt is a Problem of something that is left out, of a whole object or of a value; nil where
+// there is none. A field that does not exist leaves all else in force.
+func spoilt(snap *topology.Snapshot) *topology.Problem {
+	lost := func(list []topology.Problem) *topology.Problem {
+		for i, p := range list {
+			if p.Loss == topology.LostAll || p.Loss == topology.LostValue {
+				return &list[i]
+			}
+		}
+		return nil
+	}
+	if p := lost(snap.Problems); p != nil {
+		return p
+	}
+	for _, e := range snap.Services.All() {
+		if e.Service != nil {
+			if p := lost(e.Service.Problems); p != nil {
+				return p
+			}
+		}
+		for _, s := range e.Slices {
+			if p := lost(s.Problems); p != nil {
+				return p
+			}
+		}
+	}
+	return nil
 }
 
 // hadAny reports whether anything was served before, or may have been: by a run before,
@@ -47,8 +89,8 @@ func hasAny(snap *topology.Snapshot) bool {
 
 // finding is what is to be said of it.
 func (e emptied) finding() (list []capture.Finding) {
-	if e {
-		list = append(list, capture.Finding{Kind: manifestsGone, Text: manifestsGoneText})
+	if e != "" {
+		list = append(list, capture.Finding{Kind: manifestsGone, Text: string(e)})
 	}
 	return list
 }

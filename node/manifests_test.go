@@ -283,3 +283,63 @@ func TestManifestsThatAreNotInForce(t *testing.T) {
 		want(1, 1)
 	})
 }
+
+// Where manifests have something wrong when an agent starts, what a run before served stays, until all
+// is right; without a run before, and of what is told while the agent runs, what is right is served.
+func TestManifestsThatAreWrongAtTheStart(t *testing.T) {
+	lost := topology.Problem{Object: "service default/web (file m/web.yaml document 1)", Field: "spec.ports", Text: "is empty", Loss: topology.LostValue}
+	otherAlone := func(where string) *topology.Snapshot {
+		o := nodetest.NewObjects()
+		o.Closed("other", "10.96.0.11", map[string]string{"a-2": "10.244.2.6"})
+		snap := *o.Snapshot()
+		if where == "in the manifests" {
+			snap.Problems = []topology.Problem{lost}
+			return &snap
+		}
+		e, _ := snap.Services.Get(topology.ObjectKey{Namespace: "default", Name: "other"})
+		if where == "of a Service" {
+			wrong := *e.Service
+			wrong.Problems = []topology.Problem{lost}
+			o.Builder().SetService(&wrong)
+		} else {
+			wrong := *e.Slices[0]
+			wrong.Problems = []topology.Problem{lost}
+			o.Builder().SetSlice(&wrong)
+		}
+		return o.Snapshot()
+	}
+	for _, where := range []string{"in the manifests", "of a Service", "of a slice"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.runBefore(t)
+				r.kernel.Flush() // a boot
+				r.source.Publish(otherAlone(where))
+				r.mustStart(t)
+				after(time.Hour)
+				r.wantServed(t, "what was before", webFrontend)
+				if got := r.findings(); !slices.Equal(got, []string{"manifests"}) || !strings.Contains(r.agent.found.all()[0].Text, "m/web.yaml") {
+					t.Errorf("found are %v", r.agent.found.all())
+				}
+				if st := r.saved(t); st == nil || st.Snapshot.Services.Len() != 1 {
+					t.Error("what is kept for the next start is gone")
+				}
+				r.publish(webAndOther())
+				r.wantServed(t, "all is right", webFrontend, otherFrontend)
+				if got := r.findings(); len(got) > 0 {
+					t.Errorf("all is right: found are %v", got)
+				}
+				r.source.Publish(otherAlone(where))
+				after(time.Minute)
+				r.wantServed(t, "told while it runs", otherFrontend)
+			})
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.source.Publish(otherAlone(where))
+				r.mustStart(t)
+				after(time.Minute)
+				r.wantServed(t, "there was nothing before", otherFrontend)
+			})
+		})
+	}
+}
