@@ -17,6 +17,7 @@ func (d *Daemon) Report(ctx context.Context, r vote.Reported) vote.Reply {
 		if !r.Up {
 			latest.Put(d.quits, Quit{r.From, now})
 		}
+		delete(d.moved, r.From) // it speaks from its own address
 		d.step(now, r)
 		return d.machine.Reply(now)
 	})

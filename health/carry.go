@@ -65,7 +65,7 @@ func (d *Daemon) targets(now time.Time, names []string) []check.Target {
 	list := make([]check.Target, 0, len(names))
 	for _, name := range names {
 		if name != d.cfg.Vote.Self {
-			list = append(list, check.Target{Node: name, Addr: d.where(now, name)})
+			list = append(list, d.place(now, name))
 		}
 	}
 	return list

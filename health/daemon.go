@@ -92,7 +92,7 @@ type Daemon struct {
 	lent    bool   // unit is another node's word
 	addrs   map[string]netip.Addr
 	shared  map[netip.Addr]string // with who has them
-	moved   map[string]place
+	moved   map[string]spokenAt
 	told    map[string]Member // what the machine was told of the cloud's word
 	local   map[string]bool   // the last round's checks
 	was     bool              // the last word on may
@@ -111,7 +111,7 @@ func New(cfg Config, c Checker, cloud Cloud, m *Metrics) (*Daemon, error) {
 	}
 	return &Daemon{
 		cfg: cfg, checker: c, cloud: cloud, metrics: m, do: make(chan func(time.Time), 64), may: make(chan bool, 1), quits: make(chan Quit, 1),
-		machine: vote.New(cfg.Vote), addrs: map[string]netip.Addr{}, moved: map[string]place{}, told: map[string]Member{}, notes: map[vote.Note]time.Time{},
+		machine: vote.New(cfg.Vote), addrs: map[string]netip.Addr{}, moved: map[string]spokenAt{}, told: map[string]Member{}, notes: map[vote.Note]time.Time{},
 	}, nil
 }
 

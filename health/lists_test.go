@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/peer"
 	"github.com/gridmesh/gridmesh/health/vote"
 	"github.com/gridmesh/gridmesh/internal/testkit"
@@ -99,58 +99,13 @@ func TestAListIsAdopted(t *testing.T) {
 		a.said(t, "lists without it", "live=false a-1 a-2 a-3")
 		a.Adopt(ctx, "a-2", passed(one, two, new))
 		a.said(t, "adopted", "live=false a-1 a-2 a-4")
-		if targets, err := query(ctx, a.Daemon, func(now time.Time) []netip.Addr { return []netip.Addr{a.where(now, "a-4"), a.where(now, "a-3")} }); err != nil || targets[0] != new.Addrs[0] || targets[1].IsValid() {
+		if targets, err := query(ctx, a.Daemon, func(now time.Time) []check.Target { return a.targets(now, []string{"a-4", "a-3"}) }); err != nil || targets[0].Addr != new.Addrs[0] || targets[1].Addr.IsValid() {
 			t.Errorf("%v, %v", targets, err)
 		}
 		a.SetUplink(ctx, true)
 		a.said(t, "its uplink is back", "live=false a-1 a-2 a-3")
 		time.Sleep(45 * time.Second)
 		a.said(t, "and was for long", "live=true a-1 a-2 a-3")
-		cancel()
-		<-ended
-	})
-}
-
-// Of an address that two nodes have nothing is concluded. A node that speaks from another address is
-// looked for there, while it speaks, unless that is another one's.
-func TestWhereNodesAre(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		a, ended := newAlone(t, ctx)
-		members := []Member{memberAt("a-1", "192.0.2.1"), memberAt("a-2", "192.0.2.2"), memberAt("a-3", "192.0.2.3"), memberAt("a-4", "192.0.2.3"), memberAt("a-5", "192.0.2.3", "192.0.2.5")}
-		a.SetUnit(ctx, Unit{Name: "a", Members: members})
-		where := func(name string) string {
-			t.Helper()
-			at, err := query(ctx, a.Daemon, func(now time.Time) netip.Addr { return a.where(now, name) })
-			if err != nil {
-				t.Fatal(err)
-			}
-			return at.String()
-		}
-		all := func(want ...string) {
-			t.Helper()
-			var got []string
-			for _, name := range []string{"a-2", "a-3", "a-4", "a-5"} {
-				got = append(got, where(name))
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%q, want %q", got, want)
-			}
-		}
-		all("192.0.2.2", "invalid IP", "invalid IP", "192.0.2.5")
-		if n := a.log.Count("two nodes have one address"); n != 1 {
-			t.Errorf("told %d times: %s", n, a.log.String())
-		}
-		a.Elsewhere(ctx, "a-2", netip.MustParseAddr("192.0.2.9"))
-		all("192.0.2.9", "invalid IP", "invalid IP", "192.0.2.5")
-		time.Sleep(elsewhereFor + time.Second)
-		all("192.0.2.2", "invalid IP", "invalid IP", "192.0.2.5")
-		a.Elsewhere(ctx, "a-2", netip.MustParseAddr("192.0.2.9"))
-		members[2].Addrs[0] = netip.MustParseAddr("192.0.2.9") // that a-3 has now
-		a.SetUnit(ctx, Unit{Name: "a", Members: members[:3]})
-		if got := where("a-2"); got != "192.0.2.2" {
-			t.Errorf("a-2 is looked for at %s", got)
-		}
 		cancel()
 		<-ended
 	})

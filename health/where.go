@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/vote"
 	"github.com/gridmesh/gridmesh/internal/obs"
 )
@@ -14,8 +15,8 @@ import (
 // round, to a few, and who does not take it is tried again a minute later.
 const elsewhereFor = 3 * time.Minute
 
-// place is an address from which a node spoke that is none of its Node's.
-type place struct {
+// spokenAt is an address from which a node spoke that is none of its Node's.
+type spokenAt struct {
 	addr netip.Addr
 	at   time.Time
 }
@@ -48,26 +49,28 @@ func (d *Daemon) locate(u Unit) {
 		}
 	}
 	d.shared = shared
-	maps.DeleteFunc(d.moved, func(name string, p place) bool { _, had := of[p.addr]; return had || !in[name] })
+	maps.DeleteFunc(d.moved, func(name string, p spokenAt) bool { _, had := of[p.addr]; return had || !in[name] })
 }
 
 // Elsewhere implements peer.Node. A node that began anew without an uplink may have got another
-// address, and the cloud's list has the old one: it is looked for where it speaks, and what it says
-// still counts for nothing there.
+// address, and the cloud's list has the old one: it is looked for where it speaks, too, and what it
+// says still counts for nothing there.
 func (d *Daemon) Elsewhere(ctx context.Context, node string, at netip.Addr) {
 	d.later(ctx, func(now time.Time) {
 		if d.moved[node].addr != at {
-			d.cfg.Log.Warn("a node speaks from an address that its Node has not: it is looked for there, and its reports do not count", obs.KeyNode, node, obs.KeyName, at.String())
+			d.cfg.Log.Warn("a node speaks from an address that its Node has not: it is looked for there, too, and its reports do not count: if it is behind NAT, all need --nat", obs.KeyNode, node, obs.KeyName, at.String())
 		}
-		d.moved[node] = place{at, now}
+		d.moved[node] = spokenAt{at, now}
 		d.step(now, vote.Spoke{From: node})
 	})
 }
 
-// where is the address at which a node is checked; not valid where none is its own.
-func (d *Daemon) where(now time.Time, name string) netip.Addr {
+// place is where a node is checked: its own address, not valid where none is its alone, and the one
+// from which it spoke a moment ago. That may be a router's: it is known by no failure there.
+func (d *Daemon) place(now time.Time, name string) check.Target {
+	t := check.Target{Node: name, Addr: d.addrs[name]}
 	if p, ok := d.moved[name]; ok && now.Sub(p.at) <= elsewhereFor {
-		return p.addr
+		t.Spoke = p.addr
 	}
-	return d.addrs[name]
+	return t
 }

@@ -19,6 +19,9 @@ import (
 type Target struct {
 	Node string
 	Addr netip.Addr // its InternalIP; what is not valid cannot be checked
+	// Spoke is where it spoke from a moment ago, if that is none of its own: it is looked for
+	// there, too, and who is not seen at either is not known, for it lives.
+	Spoke netip.Addr
 }
 
 // Checker checks nodes. Several rounds may be under way at once.
@@ -101,9 +104,37 @@ func (c *Checker) Round(ctx context.Context, targets []Target) map[string]bool {
 	return well
 }
 
-// check has all probes look at a node at once. What is known by some of them is enough: a
-// node that has its score is well, and one that cannot reach it any more is not.
+// check has all probes look at a node at once.
 func (c *Checker) check(ctx context.Context, t Target) (well, known bool) {
+	if !t.Spoke.IsValid() {
+		found := c.look(ctx, t)
+		c.note(t.Node, found)
+		return c.score(found)
+	}
+	var there []finding
+	var all sync.WaitGroup
+	all.Go(func() { there = c.look(ctx, Target{Node: t.Node, Addr: t.Spoke}) })
+	found := c.look(ctx, t)
+	all.Wait()
+	well, _ = c.score(found)
+	if !well {
+		if well, _ = c.score(there); well {
+			found = there
+		}
+	}
+	if !well { // what it spoke from may be a router, which has no kubelet
+		for i, f := range found {
+			if f.verdict == isNot {
+				found[i] = finding{isUnknown, fmt.Sprintf("it spoke from %s a moment ago, and is seen neither there nor at its own address: %s", t.Spoke, f.why)}
+			}
+		}
+	}
+	c.note(t.Node, found)
+	return well, well
+}
+
+// look is what all probes find of a node.
+func (c *Checker) look(ctx context.Context, t Target) []finding {
 	within, cancel := context.WithTimeout(ctx, c.cfg.Within)
 	defer cancel()
 	found := make([]finding, len(c.probes))
@@ -112,6 +143,12 @@ func (c *Checker) check(ctx context.Context, t Target) (well, known bool) {
 		all.Go(func() { found[i] = p.look(ctx, within, t) })
 	}
 	all.Wait()
+	return found
+}
+
+// score is what follows. What is known by some probes is enough: a node that has its score is
+// well, and one that cannot reach it any more is not.
+func (c *Checker) score(found []finding) (well, known bool) {
 	score, open := 0.0, 0.0
 	for i, f := range found {
 		switch f.verdict {
@@ -122,7 +159,6 @@ func (c *Checker) check(ctx context.Context, t Target) (well, known bool) {
 		case isNot:
 		}
 	}
-	c.note(t.Node, found)
 	switch {
 	case reaches(score, c.cfg.ScoreLine):
 		return true, true

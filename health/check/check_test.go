@@ -51,6 +51,29 @@ func accept(l net.Listener, do func(net.Conn)) {
 	}()
 }
 
+// Who spoke from an address that is not its own is looked for at both: seen at one it is well, and
+// seen at neither it is not known, for it may be behind a router, which has no kubelet.
+func TestANodeSpokeFromElsewhere(t *testing.T) {
+	cfg := Default()
+	l := listen(t, addr(40), 0)
+	accept(l, func(conn net.Conn) { _ = conn.Close() })
+	cfg.Ping = Plugin{On: true, Port: netip.MustParseAddrPort(l.Addr().String()).Port(), Attempts: 1, Timeout: time.Second, Weight: 1}
+	c := checker(t, cfg, nil)
+	there, gone := addr(40), addr(41)
+	got := c.Round(t.Context(), []Target{
+		{Node: "at its own", Addr: there, Spoke: gone}, {Node: "where it spoke", Addr: gone, Spoke: there}, {Node: "of no own", Spoke: there},
+		{Node: "at neither", Addr: gone, Spoke: addr(42)}, {Node: "dead", Addr: gone},
+	})
+	if want := map[string]bool{"at its own": true, "where it spoke": true, "of no own": true, "dead": false}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for _, d := range c.Details() {
+		if d.Node == "at neither" && (!d.Unknown || !strings.Contains(d.Err, "neither there nor at its own address")) {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
 // silent has an address at which nobody answers: its queue of connections is full, and the
 // kernel drops what would be more.
 func silent(t *testing.T, at netip.Addr, port uint16) {
@@ -100,7 +123,7 @@ func TestPing(t *testing.T) {
 	c := checker(t, pinging(port), nil)
 	began := time.Now()
 	got := c.Round(t.Context(), []Target{
-		{"well", addr(1)}, {"refuses", addr(2)}, {"silent", addr(3)}, {"nowhere", netip.Addr{}},
+		{Node: "well", Addr: addr(1)}, {Node: "refuses", Addr: addr(2)}, {Node: "silent", Addr: addr(3)}, {Node: "nowhere", Addr: netip.Addr{}},
 	})
 	if want := map[string]bool{"well": true, "refuses": false, "silent": false}; !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -158,7 +181,7 @@ func TestScore(t *testing.T) {
 		if name == "tenths" {
 			weight = 0.1
 		}
-		if got := saying(t, Default(), weight, tc.probes...).Round(t.Context(), []Target{{"n", addr(1)}}); !maps.Equal(got, tc.want) {
+		if got := saying(t, Default(), weight, tc.probes...).Round(t.Context(), []Target{{Node: "n", Addr: addr(1)}}); !maps.Equal(got, tc.want) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
@@ -174,7 +197,7 @@ func TestAttempts(t *testing.T) {
 			}
 			return "", nil
 		})
-		if got := c.Round(t.Context(), []Target{{"n", addr(1)}}); got["n"] != want || n.Load() != 3 {
+		if got := c.Round(t.Context(), []Target{{Node: "n", Addr: addr(1)}}); got["n"] != want || n.Load() != 3 {
 			t.Errorf("%d lost: %v after %d attempts", lost, got, n.Load())
 		}
 	}
@@ -185,7 +208,7 @@ func TestTheReasonIsTold(t *testing.T) {
 	cfg := Default()
 	cfg.Within = 300 * time.Millisecond
 	c := saying(t, cfg, 1, func(ctx context.Context, _ Target) (string, error) { return "", errors.Join(ctx.Err(), errSick) })
-	c.Round(t.Context(), []Target{{"n", addr(1)}})
+	c.Round(t.Context(), []Target{{Node: "n", Addr: addr(1)}})
 	if d := c.Details(); d[0].Err != errSick.Error() {
 		t.Errorf("%+v", d)
 	}
@@ -208,7 +231,7 @@ func TestParallel(t *testing.T) {
 	})
 	var targets []Target
 	for i := range 60 {
-		targets = append(targets, Target{fmt.Sprint(i), addr(i)})
+		targets = append(targets, Target{Node: fmt.Sprint(i), Addr: addr(i)})
 	}
 	got := c.Round(t.Context(), targets)
 	if len(got) != 60 || got["0"] || !got["1"] || !got["59"] {
@@ -247,7 +270,7 @@ func TestCancelled(t *testing.T) {
 			ctx, cancel := end(t.Context())
 			defer cancel()
 			began := time.Now()
-			got := c.Round(ctx, []Target{{"well", addr(1)}, {"silent", addr(2)}})
+			got := c.Round(ctx, []Target{{Node: "well", Addr: addr(1)}, {Node: "silent", Addr: addr(2)}})
 			want := map[string]bool{"well": true}
 			if name == "before" {
 				want = map[string]bool{}
@@ -293,7 +316,7 @@ func TestAttemptsFit(t *testing.T) {
 // What was found of nodes that are not looked at any more is forgotten.
 func TestDetailsAreForgotten(t *testing.T) {
 	c := saying(t, Default(), 1, func(context.Context, Target) (string, error) { return "a note", nil })
-	c.Round(t.Context(), []Target{{"a", addr(1)}, {"b", addr(2)}})
+	c.Round(t.Context(), []Target{{Node: "a", Addr: addr(1)}, {Node: "b", Addr: addr(2)}})
 	if d := c.Details(); len(d) != 2 || d[0].Node != "a" || d[0].Err != "a note" || !d[0].Well {
 		t.Fatalf("%+v", d)
 	}

@@ -35,7 +35,7 @@ func serve(t *testing.T, h http.HandlerFunc, cfg *tls.Config) (at Target, port u
 	t.Cleanup(s.CloseClientConnections)
 	t.Cleanup(s.Close)
 	a := netip.MustParseAddrPort(s.Listener.Addr().String())
-	return Target{"n", a.Addr()}, a.Port()
+	return Target{Node: "n", Addr: a.Addr()}, a.Port()
 }
 
 func says(status int, body string) http.HandlerFunc {
@@ -90,7 +90,7 @@ func TestAKubeletThatHangs(t *testing.T) {
 		cfg.Within = 600 * time.Millisecond
 		on(&cfg).On, on(&cfg).Port = true, port
 		began := time.Now()
-		if got := checker(t, cfg, nil).Round(t.Context(), []Target{{"n", addr(9)}}); got["n"] || len(got) != 1 {
+		if got := checker(t, cfg, nil).Round(t.Context(), []Target{{Node: "n", Addr: addr(9)}}); got["n"] || len(got) != 1 {
 			t.Errorf("%v", got)
 		}
 		if took := time.Since(began); took > 3*time.Second {
