@@ -35,7 +35,7 @@ func (d *Daemon) carry(now time.Time, out vote.Effects) {
 		d.work.Go(func() {
 			reply, err := d.exchange.Report(d.ctx, to, report)
 			d.metrics.sent("report", err)
-			if errors.Is(err, peer.ErrView) || errors.Is(err, peer.ErrNoKey) || errors.Is(err, peer.ErrNoUnit) {
+			if errors.Is(err, peer.ErrView) || errors.Is(err, peer.ErrNoKey) || errors.Is(err, peer.ErrNoUnit) || errors.Is(err, peer.ErrNotSent) {
 				return // of the other one it says nothing
 			}
 			d.tell(d.ctx, vote.Delivered{To: to, OK: err == nil, Reply: reply})
@@ -91,7 +91,7 @@ func (d *Daemon) put(q vote.Question) {
 		d.work.Go(func() {
 			results, err := d.exchange.Ask(d.ctx, m.Name, q.Targets)
 			d.metrics.sent("question", err)
-			d.tell(d.ctx, vote.Answered{Question: q.Number, From: m.Name, Results: results, Failed: err != nil})
+			d.tell(d.ctx, vote.Answered{Question: q.Number, From: m.Name, Results: results, Failed: err != nil, Unsent: errors.Is(err, peer.ErrNotSent)})
 		})
 	}
 }

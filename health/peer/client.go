@@ -24,7 +24,7 @@ const (
 )
 
 // Report tells another node what this one sees: From is this node, whatever it says. An error
-// says that it did not arrive; ErrNoKey, ErrNoUnit and ErrView say nothing of the other node.
+// says that it did not arrive; ErrNoKey, ErrNoUnit, ErrNotSent and ErrView say nothing of the other node.
 func (p *Peer) Report(ctx context.Context, to string, r vote.Reported) (vote.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.ReportTimeout)
 	defer cancel()
@@ -42,8 +42,8 @@ func (p *Peer) Report(ctx context.Context, to string, r vote.Reported) (vote.Rep
 	return got.vote(), nil
 }
 
-// Ask asks another node about some, 100 at most. Errors are as those of Report. As many may
-// be asked at once as there are in a unit.
+// Ask asks another node about some, 100 at most. Errors are as those of Report. A thousand may be
+// asked at once.
 func (p *Peer) Ask(ctx context.Context, to string, nodes []string) ([]vote.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.AskTimeout)
 	defer cancel()
@@ -105,7 +105,7 @@ func (p *Peer) exchange(ctx context.Context, method, path, to string, m request)
 	case p.away <- struct{}{}:
 		defer func() { <-p.away }()
 	case <-ctx.Done():
-		return got, ctx.Err()
+		return got, ErrNotSent
 	}
 	m.From, m.To, m.View, m.UID, m.ToUID = u.Self, to, u.View, u.UIDs[u.Self], u.UIDs[to]
 	for try, cuts := 0, 0; ; {

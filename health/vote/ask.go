@@ -14,6 +14,13 @@ type question struct {
 	from    map[string]bool // has answered, or failed to
 	spoke   map[string]bool // has answered
 	answers int
+	unsent  int // how many were not asked
+}
+
+// waiting is a node that the unit is to be asked about.
+type waiting struct {
+	name    string
+	vouched bool // its observers see it
 }
 
 // last is when the unit was asked about a node last, and what came of it.
@@ -28,12 +35,7 @@ type last struct {
 // observers see what they saw then, but once, for answers get lost.
 func (m *Machine) due(now time.Time, name string, p Proof) bool {
 	l, ok := m.last[name]
-	if ok && l.vouched == p.vouched() && l.undecided != 1 && now.Sub(l.at) < m.cfg.Renew {
-		return false
-	}
-	l.at, l.vouched = now, p.vouched()
-	m.last[name] = l
-	return true
+	return !ok || l.vouched != p.vouched() || l.undecided == 1 || now.Sub(l.at) >= m.cfg.Renew
 }
 
 // tell tells people of what came of a question, where it is another thing than before.
@@ -49,19 +51,33 @@ func (m *Machine) tell(name string, what What, out *Effects) {
 	m.last[name] = l
 }
 
-// ask asks the whole unit, itself among it, about nodes.
-func (m *Machine) ask(now time.Time, targets []string, out *Effects) {
-	for batch := range slices.Chunk(targets, m.cfg.Batch) {
+// queue has the unit asked about nodes, once there is room: first about whom it was asked longest ago.
+func (m *Machine) queue(list []waiting) {
+	slices.SortStableFunc(list, func(a, b waiting) int { return m.last[a.name].at.Compare(m.last[b.name].at) })
+	m.waiting = list
+}
+
+// ask asks the whole unit, itself among it, about those that wait, as far as there is room: what
+// cannot be sent at once is answered too late.
+func (m *Machine) ask(now time.Time, out *Effects) {
+	most := max(1, m.cfg.AtOnce/max(1, m.view.Len()))
+	for len(m.waiting) > 0 && len(m.asking) < most {
 		if m.asked == 0 { // no number that was one before a restart: answers may come late
 			m.asked = now.UnixMicro()
 		}
 		m.asked++
-		q := &question{targets: batch, until: now.Add(m.cfg.AskFor), proofs: map[string]*Proof{}, from: map[string]bool{}, spoke: map[string]bool{}}
-		for _, name := range batch {
-			q.proofs[name] = &Proof{Of: m.view.Len(), Exact: true}
+		q := &question{until: now.Add(m.cfg.AskFor), proofs: map[string]*Proof{}, from: map[string]bool{}, spoke: map[string]bool{}}
+		n := min(len(m.waiting), m.cfg.Batch)
+		for _, w := range m.waiting[:n] {
+			l := m.last[w.name]
+			l.at, l.vouched = now, w.vouched
+			m.last[w.name] = l
+			q.targets = append(q.targets, w.name)
+			q.proofs[w.name] = &Proof{Of: m.view.Len(), Exact: true}
 		}
+		m.waiting = m.waiting[n:]
 		m.asking[m.asked] = q
-		out.Ask = append(out.Ask, Question{m.asked, batch})
+		out.Ask = append(out.Ask, Question{m.asked, q.targets})
 	}
 }
 
@@ -95,6 +111,8 @@ func (m *Machine) answered(now time.Time, e Answered, out *Effects) {
 				p.add(r.Answer)
 			}
 		}
+	} else if e.Unsent {
+		q.unsent++
 	}
 	if len(q.from) == m.view.Len() {
 		m.end(now, e.Question, out)
@@ -114,7 +132,7 @@ func (m *Machine) expire(now time.Time, out *Effects) {
 func (m *Machine) end(now time.Time, number int64, out *Effects) {
 	q := m.asking[number]
 	delete(m.asking, number)
-	if n := m.view.Len(); n > 2 && 2*q.answers <= n { // it may be this node alone that they do not answer
+	if n := m.view.Len(); n > 2 && 2*q.answers <= n-q.unsent { // it may be this node alone that they do not answer
 		m.unheard = now.Add(spared * m.cfg.Every)
 	}
 	for _, name := range q.targets {

@@ -32,6 +32,9 @@ type Config struct {
 	Word time.Duration
 	// Batch is how many nodes one question is about: SuperEdge's own bound for POST /probe.
 	Batch int
+	// AtOnce is how many answers are waited for at once, of the unit's nodes to each question: more
+	// questions wait for these. One is always asked.
+	AtOnce int
 	// Share of the unit that may be declared dead within Window, though it is one at least:
 	// what kills more at a time is more often a fault of who looks.
 	Share  float64
@@ -43,7 +46,7 @@ func Default(self string) Config {
 	return Config{
 		Self: self, Observers: 10, Reporters: 3,
 		Every: 10 * time.Second, Fresh: 25 * time.Second, Suspicion: 2,
-		AskFor: 5 * time.Second, Renew: time.Minute, Word: 10 * time.Minute, Batch: 100,
+		AskFor: 5 * time.Second, Renew: time.Minute, Word: 10 * time.Minute, Batch: 100, AtOnce: 1000,
 		Share: 0.1, Window: 5 * time.Minute,
 	}
 }
@@ -66,6 +69,7 @@ func (c Config) Validate() error {
 	check(c.Renew >= c.Every, "evidence is renewed every %s: a round, %s, is the least", c.Renew, c.Every)
 	check(c.Word >= c.Renew, "a word of a lost node itself is wanted each %s: %s, in which it is asked once, is the least", c.Word, c.Renew)
 	check(c.Batch >= 1, "questions about %d nodes: one is the least", c.Batch)
+	check(c.AtOnce >= 1, "%d answers at once: one is the least", c.AtOnce)
 	check(c.Share > 0 && c.Share <= 0.5, "a share of %g may be declared dead: more than 0, and half at most", c.Share)
 	check(c.Window > 0, "a window of %s: must be positive", c.Window)
 	return errors.Join(errs...)

@@ -34,12 +34,13 @@ type Delivered struct {
 // Spoke is that a node said something that counts for nothing but that it lives.
 type Spoke struct{ From string }
 
-// Answered is what another node said to a Question; Failed where it did not.
+// Answered is what another node said to a Question; Failed where it did not, and Unsent besides
+// where it was not even asked, which says nothing of it.
 type Answered struct {
-	Question int64
-	From     string
-	Results  []Result
-	Failed   bool
+	Question       int64
+	From           string
+	Results        []Result
+	Failed, Unsent bool
 }
 
 // Uplink is whether this node reaches the cloud, whenever that changes.

@@ -73,10 +73,11 @@ func (m *Machine) suspect(now time.Time, out *Effects) {
 		clear(m.verdicts)
 		clear(m.asking)
 		clear(m.last)
+		m.waiting = nil
 		return
 	}
 	proofs := m.proofs(now)
-	var ask []string
+	var ask []waiting
 	for _, name := range m.view.Names() {
 		if p := proofs[name]; p.vouched() || name == m.cfg.Self && p.No == 0 { // it is there, though nobody else is
 			delete(m.suspects, name)
@@ -87,10 +88,10 @@ func (m *Machine) suspect(now time.Time, out *Effects) {
 			}
 		}
 		if m.wants(now, name, *proofs[name], out) {
-			ask = append(ask, name)
+			ask = append(ask, waiting{name, proofs[name].vouched()})
 		}
 	}
-	m.ask(now, ask, out)
+	m.queue(ask)
 }
 
 // proofs are what the observers of each node see, as far as is heard.
@@ -117,8 +118,12 @@ const hurries = 3
 // one writes: until the next round the cloud may have taken it for lost. Where many say so, one
 // question of the next round is about all of them.
 func (m *Machine) askNow(now time.Time, name string, out *Effects) {
-	if m.hurried++; m.hurried <= hurries && m.leading && m.leads(now) && m.holds(now) && m.view.Has(name) && m.wants(now, name, *m.proofs(now)[name], out) {
-		m.ask(now, []string{name}, out)
+	if m.hurried++; m.hurried > hurries || !m.leading || !m.leads(now) || !m.holds(now) || !m.view.Has(name) {
+		return
+	}
+	if p := *m.proofs(now)[name]; m.wants(now, name, p, out) {
+		others := slices.DeleteFunc(m.waiting, func(w waiting) bool { return w.name == name })
+		m.waiting = append([]waiting{{name, p.vouched()}}, others...)
 	}
 }
 

@@ -40,6 +40,7 @@ type Machine struct {
 	verdicts map[string]verdict
 	asked    int64 // the number of the last question
 	asking   map[int64]*question
+	waiting  []waiting // for room to be asked about
 	last     map[string]last
 	unheard  time.Time // until when it is taken for one whom too few hear
 	budget   budget
@@ -94,6 +95,7 @@ func (m *Machine) Step(now time.Time, e Event) (out Effects) {
 	}
 	m.expire(now, &out)
 	m.begin(now, &out)
+	m.ask(now, &out)
 	out.Wake = m.wake()
 	return out
 }
@@ -156,6 +158,7 @@ func (m *Machine) members(now time.Time, of *View) {
 		}
 	}
 	clear(m.asking)
+	m.waiting = nil
 	for _, name := range of.Names() {
 		m.mourn(now, name)
 	}

@@ -270,7 +270,7 @@ func (s *network) put(from, to string, q Question) {
 		})
 		s.check(to, targets, func(of map[string]bool) {
 			results := s.nodes[to].Answers(of)
-			s.send(to, from, func() { s.step(from, Answered{q.Number, to, results, false}) }, func() {})
+			s.send(to, from, func() { s.step(from, Answered{q.Number, to, results, false, false}) }, func() {})
 		})
 	}
 	if from == to {

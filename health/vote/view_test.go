@@ -130,7 +130,7 @@ func FuzzStep(f *testing.F) {
 				Checked{map[string]bool{name(a): b%2 == 0, name(b): c%2 == 0}},
 				Reported{name(a), results, c%2 == 0, c%3 == 0, b%3 == 0},
 				Delivered{name(a), b%2 == 0, Reply{[]string{name(b), name(c)}, name(c), -5, c%3 == 0, []string{name(b)}}},
-				Answered{asked[int(b)%len(asked)], name(a), results, c%4 == 0},
+				Answered{asked[int(b)%len(asked)], name(a), results, c%4 == 0, c%8 == 0},
 				Uplink{a%2 == 0},
 				Lease{now.Add(Default("").Every)},
 				Cloud{name(a), b%2 == 0, Answer(c % 3), c%2 == 0},
