@@ -6,16 +6,18 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/health/check"
-	"github.com/gridmesh/gridmesh/health/evidence"
 	"github.com/gridmesh/gridmesh/health/peer"
 	"github.com/gridmesh/gridmesh/health/vote"
 	"github.com/gridmesh/gridmesh/internal/obs"
 )
 
-// next is when the machine wants to be woken.
+// next is when the machine wants to be woken, or something is to be written.
 func (d *Daemon) next() time.Time {
 	if d.wakeAt.IsZero() {
 		return time.Now()
+	}
+	if at := d.writes.due(); !at.IsZero() && at.Before(d.wakeAt) {
+		return at
 	}
 	return d.wakeAt
 }
@@ -94,24 +96,6 @@ func (d *Daemon) put(q vote.Question) {
 			d.tell(d.ctx, vote.Answered{Question: q.Number, From: m.Name, Results: results, Failed: err != nil, Unsent: errors.Is(err, peer.ErrNotSent)})
 		})
 	}
-}
-
-// write writes a verdict. What fails the machine wants again, once it sees that the cloud
-// does not have it.
-func (d *Daemon) write(now time.Time, w vote.Write) {
-	v := Verdict{Node: w.Node, UID: w.UID, Well: w.Verdict == vote.Yes}
-	v.Evidence = evidence.Evidence{
-		Yes: w.Proof.Yes, No: w.Proof.No, Of: w.Proof.Of, Exact: w.Proof.Exact, Cut: w.Cut, View: w.View, By: d.cfg.Vote.Self, At: now,
-	}.String()
-	d.work.Go(func() {
-		ctx, cancel := context.WithTimeout(d.ctx, d.cfg.Vote.AskFor)
-		defer cancel()
-		err := d.cloud.Annotate(ctx, v)
-		d.metrics.sent("verdict", err)
-		if err != nil && d.ctx.Err() == nil {
-			d.cfg.Log.Warn("a verdict was not written; it is tried again", obs.KeyNode, v.Node, obs.KeyErr, err)
-		}
-	})
 }
 
 // sayEvery is how often the same is said of a node.

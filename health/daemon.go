@@ -97,6 +97,7 @@ type Daemon struct {
 	local   map[string]bool   // the last round's checks
 	was     bool              // the last word on may
 	notes   map[vote.Note]time.Time
+	writes  writes
 	up      bool // this node reaches the cloud
 	upSince time.Time
 	live    bool // unit is the cloud's word by now, and others may have it
@@ -112,6 +113,7 @@ func New(cfg Config, c Checker, cloud Cloud, m *Metrics) (*Daemon, error) {
 	return &Daemon{
 		cfg: cfg, checker: c, cloud: cloud, metrics: m, do: make(chan func(time.Time), 64), may: make(chan bool, 1), quits: make(chan Quit, 1),
 		machine: vote.New(cfg.Vote), addrs: map[string]netip.Addr{}, moved: map[string]spokenAt{}, told: map[string]Member{}, notes: map[vote.Note]time.Time{},
+		writes: writes{map[string]unwritten{}, map[string]bool{}},
 	}, nil
 }
 
@@ -164,6 +166,7 @@ func (d *Daemon) step(now time.Time, e vote.Event) {
 	out := d.machine.Step(now, e)
 	d.wakeAt = out.Wake
 	d.carry(now, out)
+	d.flush(now)
 	if may := d.machine.May(now); may != d.was {
 		d.was = may
 		latest.Put(d.may, may)

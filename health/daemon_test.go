@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ type site struct {
 	dead     map[string]bool
 	daemons  map[string]*Daemon
 	verdicts map[string]Verdict
+	holder   string // of the Lease; who may have it first, where that is empty
 }
 
 var errSilent = errors.New("no answer")
@@ -81,7 +83,7 @@ func (e end) Annotate(_ context.Context, v Verdict) error {
 }
 
 func newSite() *site {
-	return &site{dead: map[string]bool{}, daemons: map[string]*Daemon{}, verdicts: map[string]Verdict{}}
+	return &site{dead: map[string]bool{}, daemons: map[string]*Daemon{}, verdicts: map[string]Verdict{}, holder: "a-0"}
 }
 
 // unit is one of so many nodes, with a daemon on each, none of which runs yet.
@@ -102,7 +104,7 @@ func (s *site) unit(t *testing.T, n int) Unit {
 	return u
 }
 
-// start runs the daemons of a unit; a-0 gets the Lease, and a-1 has no uplink.
+// start runs the daemons of a unit; the holder gets the Lease, and a-1 has no uplink.
 func (s *site) start(ctx context.Context, all *sync.WaitGroup, u Unit) {
 	for name, d := range s.daemons {
 		all.Go(func() { _ = d.Run(ctx) })
@@ -110,7 +112,7 @@ func (s *site) start(ctx context.Context, all *sync.WaitGroup, u Unit) {
 			for {
 				select {
 				case may := <-d.May():
-					if until := time.Now().Add(time.Hour); may && name == "a-0" {
+					if until := time.Now().Add(time.Hour); may && s.holds(name) {
 						d.SetLease(ctx, until)
 					}
 				case <-ctx.Done():
@@ -121,6 +123,13 @@ func (s *site) start(ctx context.Context, all *sync.WaitGroup, u Unit) {
 		d.SetUnit(ctx, u)
 		d.SetUplink(ctx, name != "a-1")
 	}
+}
+
+func (s *site) holds(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holder = cmp.Or(s.holder, name)
+	return s.holder == name
 }
 
 func (s *site) kill(name string) {

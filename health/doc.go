@@ -15,7 +15,7 @@
 //	uplink.go   whether this node reaches the cloud
 //	lease.go    who may hold the unit's Lease, and its name
 //	hold.go     how it is held: written each 10 s
-//	write.go    verdicts, as annotations of Nodes
+//	write.go    verdicts, as annotations of Nodes, some at a time, and again where that failed
 //	status.go   what this node knows of its unit, for who asks it
 //	tell.go     whom the unit calls dead, for the other programs of the node
 //	metrics.go  what is counted

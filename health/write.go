@@ -2,9 +2,16 @@ package health
 
 import (
 	"context"
+	"maps"
 	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/health/evidence"
+	"github.com/gridmesh/gridmesh/health/vote"
+	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/typed"
 )
@@ -27,4 +34,95 @@ func (a Annotations) Annotate(ctx context.Context, v Verdict) error {
 		}
 	}
 	return typed.Annotate(ctx, a.Client, v.Node, v.UID, set)
+}
+
+const (
+	// mostWriting is how many verdicts are written at once: where a whole unit is cut there are
+	// many, and an API server that just came back has more to do.
+	mostWriting = 8
+	// writeAgain is after how long what was not written is tried again, and twice as long after
+	// each time more: the cloud may take the node for lost meanwhile.
+	writeAgain = 2 * time.Second
+)
+
+// writes are the verdicts that are to be written, one of each node. The loop owns them.
+type writes struct {
+	wait map[string]unwritten // the newest
+	now  map[string]bool      // under way
+}
+
+type unwritten struct {
+	Verdict
+	at    time.Time // when it was decided
+	due   time.Time
+	tries int // that failed
+}
+
+// due is when the next is to be written; zero where none is, or where some are under way, which
+// wake the loop.
+func (w *writes) due() (at time.Time) {
+	for node, u := range w.wait {
+		if !w.now[node] && (at.IsZero() || u.due.Before(at)) {
+			at = u.due
+		}
+	}
+	if len(w.now) >= mostWriting {
+		return time.Time{}
+	}
+	return at
+}
+
+// take takes the one that waits longest, if any is due.
+func (w *writes) take(now time.Time) (first unwritten, ok bool) {
+	for node, u := range w.wait {
+		if !w.now[node] && !u.due.After(now) && (!ok || u.due.Before(first.due) || u.due.Equal(first.due) && node < first.Node) {
+			first, ok = u, true
+		}
+	}
+	delete(w.wait, first.Node)
+	return first, ok
+}
+
+// write has a verdict written. It is newer than what was to be written of the node.
+func (d *Daemon) write(now time.Time, w vote.Write) {
+	v := Verdict{Node: w.Node, UID: w.UID, Well: w.Verdict == vote.Yes}
+	v.Evidence = evidence.Evidence{
+		Yes: w.Proof.Yes, No: w.Proof.No, Of: w.Proof.Of, Exact: w.Proof.Exact, Cut: w.Cut, View: w.View, By: d.cfg.Vote.Self, At: now,
+	}.String()
+	d.writes.wait[v.Node] = unwritten{Verdict: v, at: now, due: now}
+}
+
+// flush writes what is due. What is old the unit votes on anew, and who does not hold the Lease any
+// more writes nothing.
+func (d *Daemon) flush(now time.Time) {
+	holds := d.machine.Holds(now)
+	maps.DeleteFunc(d.writes.wait, func(_ string, u unwritten) bool { return !holds || now.Sub(u.at) >= d.cfg.Vote.Renew })
+	for len(d.writes.now) < mostWriting {
+		u, ok := d.writes.take(now)
+		if !ok {
+			return
+		}
+		d.writes.now[u.Node] = true
+		d.work.Go(func() {
+			ctx, cancel := context.WithTimeout(d.ctx, d.cfg.Vote.AskFor)
+			err := d.cloud.Annotate(ctx, u.Verdict)
+			cancel()
+			d.metrics.sent("verdict", err)
+			d.later(d.ctx, func(now time.Time) { d.written(now, u, err) })
+		})
+	}
+}
+
+// written tries again what was not, where nothing newer waits, and there still is such a Node.
+func (d *Daemon) written(now time.Time, u unwritten, err error) {
+	delete(d.writes.now, u.Node)
+	if err != nil && u.tries == 0 {
+		d.cfg.Log.Warn("a verdict was not written; it is tried again, while it counts", obs.KeyNode, u.Node, obs.KeyErr, err)
+	}
+	if _, newer := d.writes.wait[u.Node]; err != nil && !newer && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		u.due = now.Add(writeAgain << u.tries)
+		u.tries++
+		d.writes.wait[u.Node] = u
+	}
+	d.flush(now)
 }

@@ -29,13 +29,15 @@ import (
 )
 
 // Client is the connection to one API server. The interfaces share its Rate, but
-// for Leases.
+// for Leases and Answers.
 type Client struct {
 	Typed    kubernetes.Interface // built-in kinds, in protobuf
 	Metadata metadata.Interface   // of any kind, without spec and status
 	Dynamic  dynamic.Interface    // any kind, unstructured
 	// Leases waits for nothing: a leader with much to write would lose its own.
 	Leases coordinationclient.LeasesGetter
+
+	unbound rest.Interface // of no rate, for paths
 
 	host   func() string // "https://10.0.0.1:6443"; "" while it is not known
 	usable func() (ever bool, fault error)
@@ -192,9 +194,11 @@ func connect(cfg *rest.Config, by, agent string, rate Rate) (_ *Client, err erro
 	if c.Dynamic, err = dynamic.NewForConfigAndClient(dynamic.ConfigFor(asJSON), client); err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
-	if c.Leases, err = coordinationclient.NewForConfigAndClient(unbound, client); err != nil {
+	leases, err := coordinationclient.NewForConfigAndClient(unbound, client)
+	if err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, told(err))
 	}
+	c.Leases, c.unbound = leases, leases.RESTClient()
 	return c, nil
 }
 
@@ -231,9 +235,10 @@ func (c *Client) PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, err
 	return convert.PodCIDRs(&n.Spec), nil
 }
 
-// Answers asks the API server for its version, which it has at hand: whether it is there.
+// Answers asks the API server for its version, which it has at hand: whether it is there. Behind
+// what this program has to ask and write besides it would seem away.
 func (c *Client) Answers(ctx context.Context) error {
-	if err := c.Typed.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error(); err != nil {
+	if err := c.unbound.Get().AbsPath("/version").Do(ctx).Error(); err != nil {
 		return fmt.Errorf("ask the API server for its version: %w", err)
 	}
 	return nil

@@ -6,6 +6,9 @@ import "time"
 // than half of the unit report to it, and have for as long as Config.Fresh.
 func (m *Machine) May(now time.Time) bool { return m.up && m.hears(now) }
 
+// Holds reports whether this node holds the unit's Lease, and so may write.
+func (m *Machine) Holds(now time.Time) bool { return m.holds(now) }
+
 func (m *Machine) holds(now time.Time) bool { return m.up && now.Before(m.until) }
 
 // leads reports whether it is this node that asks: the Lease's holder, or where none is heard
