@@ -268,7 +268,7 @@ func (p *Peer) legacyProbe(w http.ResponseWriter, c *call) {
 		a, _ := netip.ParseAddr(t.IP)
 		names[i] = c.u.byAddr[a.Unmap()]
 	}
-	results, ok := p.look(c.Context(), c.u, names)
+	results, ok := p.look(c.Context(), p.asked, c.u, names)
 	if !ok {
 		p.deny(w, c, busy)
 		return

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -48,16 +49,17 @@ type Peer struct {
 	keys   atomic.Pointer[[]key]
 	clock  clock         // this node's own
 	away   chan struct{} // room for requests that are under way to others
-	asking chan struct{} // room for questions of others
+	asking chan struct{} // room for questions of others of the unit
+	asked  chan struct{} // and for those that nobody signed
 
 	trusted, doubted chan struct{} // turns of signatures that are looked at (rate.go)
 
 	mu      sync.Mutex
-	clocks  map[string]theirs    // of others, by name
-	senders map[string]*sender   // by name: who was heard of the unit
-	sources map[string]*bucket   // by name; all who are at no node's address have one
-	spoke   map[string]spoken    // SuperEdge's nodes, by name
-	logged  map[string]time.Time // refusals, by reason and node
+	clocks  map[string]theirs  // of others, by name
+	senders map[string]*sender // by name: who was heard of the unit
+	sources map[string]*bucket // by name; all who are at no node's address have one
+	spoke   map[string]spoken  // SuperEdge's nodes, by name
+	logged  map[told]time.Time // refusals
 }
 
 // How much there is at once: requests to others, as one that leads asks the whole unit, and
@@ -78,8 +80,8 @@ func New(cfg Config, node Node, log *slog.Logger, r prometheus.Registerer) (*Pee
 func newPeer(cfg Config, node Node, log *slog.Logger, m *metrics, now func() time.Time) *Peer {
 	p := &Peer{
 		cfg: cfg, node: node, log: log, metrics: m, now: now, clock: clock{random(), now()},
-		away: make(chan struct{}, mostAway), asking: make(chan struct{}, mostAsking), trusted: make(chan struct{}, 1), doubted: make(chan struct{}, 1),
-		clocks: map[string]theirs{}, senders: map[string]*sender{}, sources: map[string]*bucket{}, spoke: map[string]spoken{}, logged: map[string]time.Time{},
+		away: make(chan struct{}, mostAway), asking: make(chan struct{}, mostAsking), asked: make(chan struct{}, mostAsking), trusted: make(chan struct{}, 1), doubted: make(chan struct{}, 1),
+		clocks: map[string]theirs{}, senders: map[string]*sender{}, sources: map[string]*bucket{}, spoke: map[string]spoken{}, logged: map[told]time.Time{},
 	}
 	p.keys.Store(&[]key{})
 	p.client = p.newClient()
@@ -114,7 +116,11 @@ func (p *Peer) SetUnit(u Unit) {
 			delete(p.sources, name)
 		}
 	}
-	clear(p.logged)
+	for t := range p.logged {
+		if !next.has(t.node) && t.node != nobody {
+			delete(p.logged, t)
+		}
+	}
 }
 
 // SetKeys says which keys there are, whenever that changes: none, one, or two, of which the
@@ -187,22 +193,35 @@ func (p *Peer) isOurs(name string) bool {
 // saidEvery is how often a reason is logged for a node.
 const saidEvery = time.Hour
 
-// refuse counts a refusal, and logs it where people can do something about it, now and then.
-// node is who is at the address from, or who signed; empty of strangers.
-func (p *Peer) refuse(why refusal, node string, from netip.Addr) {
+// told is a refusal that was logged: of a node of the unit, or of nobody of it.
+type told struct {
+	why  refusal
+	node string
+}
+
+// refuse counts a refusal, and logs it where people can do something about it, now and then. What
+// is refused is named by its sender, who may say what it likes; how often it is told goes by who is at
+// the address from, or, where none of the unit is, by that name if it is one of it.
+func (p *Peer) refuse(why refusal, u *unit, sender string, from netip.Addr) {
 	p.metrics.refused.WithLabelValues(string(why)).Inc()
 	cure := refusals[why].cure
 	if cure == "" {
 		return
 	}
+	t := told{why: why}
+	if u != nil {
+		if t.node = u.byAddr[from]; t.node == nobody && u.has(sender) {
+			t.node = sender
+		}
+	}
 	p.mu.Lock()
 	at := p.now()
-	last, said := p.logged[string(why)+" "+node]
+	last, said := p.logged[t]
 	if said = said && at.Sub(last) < saidEvery; !said {
-		p.logged[string(why)+" "+node] = at
+		p.logged[t] = at
 	}
 	p.mu.Unlock()
 	if !said {
-		p.log.Warn("a message about node health is refused", obs.KeyNode, node, obs.KeyAddr, from, obs.KeyReason, string(why), obs.KeyWhy, cure)
+		p.log.Warn("a message about node health is refused", obs.KeyNode, cmp.Or(sender, t.node), obs.KeyAddr, from, obs.KeyReason, string(why), obs.KeyWhy, cure)
 	}
 }

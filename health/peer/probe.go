@@ -15,7 +15,7 @@ func (p *Peer) probe(c *call, m request) (out reply, why refusal) {
 			nodes = append(nodes, t.Name)
 		}
 	}
-	results, ok := p.look(c.Context(), c.u, nodes)
+	results, ok := p.look(c.Context(), p.asking, c.u, nodes)
 	if !ok {
 		return out, busy
 	}
@@ -23,12 +23,12 @@ func (p *Peer) probe(c *call, m request) (out reply, why refusal) {
 	return out, ""
 }
 
-// look has the node look at others of its unit, unless it is asked too much already. Nobody
+// look has the node look at others of its unit, where there is room for who asks. Nobody
 // else is dialled, whoever asks.
-func (p *Peer) look(ctx context.Context, u *unit, nodes []string) (results []vote.Result, ok bool) {
+func (p *Peer) look(ctx context.Context, room chan struct{}, u *unit, nodes []string) (results []vote.Result, ok bool) {
 	select {
-	case p.asking <- struct{}{}:
-		defer func() { <-p.asking }()
+	case room <- struct{}{}:
+		defer func() { <-room }()
 	default:
 		return nil, false
 	}

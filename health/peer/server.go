@@ -56,11 +56,7 @@ func (p *Peer) serve(ours func(c *call, m request) (reply, refusal), others func
 
 // deny refuses without a signature: who asks was not verified.
 func (p *Peer) deny(w http.ResponseWriter, c *call, why refusal) {
-	name := ""
-	if c.u != nil {
-		name = c.u.byAddr[c.from]
-	}
-	p.refuse(why, name, c.from)
+	p.refuse(why, c.u, nobody, c.from)
 	w.Header().Set("Connection", "close")
 	http.Error(w, fmt.Sprintf("refused: %s. %s", why, refusals[why].cure), refusals[why].status)
 }
@@ -95,7 +91,7 @@ func (p *Peer) signed(w http.ResponseWriter, c *call, ours func(c *call, m reque
 	}
 	status := http.StatusOK
 	if why != "" {
-		p.refuse(why, m.From, c.from)
+		p.refuse(why, c.u, m.From, c.from)
 		out, status = reply{Refused: why}, refusals[why].status
 	} else {
 		p.metrics.received.WithLabelValues(c.URL.Path, "gridmesh").Inc()
