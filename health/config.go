@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -38,8 +39,10 @@ type SuperEdge struct {
 
 	inForce book
 	grouped *Grouping
-	refused error             // why the keys in force are not the exchange's
-	said    map[string]string // by ConfigMap and kind: what was told last
+	gone    map[string]time.Time // since when there is none of who is in force
+	goneFor time.Duration        // instead of goneStands, where it is not 0
+	refused error                // why the keys in force are not the exchange's
+	said    map[string]string    // by ConfigMap and kind: what was told last
 }
 
 // SuperEdgeMetrics are what is counted of SuperEdge's ConfigMaps.
@@ -57,6 +60,10 @@ func NewSuperEdgeMetrics(r prometheus.Registerer) *SuperEdgeMetrics {
 
 // How often it is looked whether the API server refuses to tell.
 const faultEvery = 5 * time.Second
+
+// goneStands is for how long there is none of a ConfigMap before that counts: without it all nodes
+// are one unit, and what an API server forgot, or is deleted to be made anew, comes again.
+const goneStands = time.Minute
 
 // wanted are the ConfigMaps that are followed, sorted.
 func (s *SuperEdge) wanted() []string {
@@ -96,10 +103,7 @@ func (s *SuperEdge) Run(ctx context.Context) error {
 			select {
 			case <-m.Ready():
 				p, there := m.Get(s.Namespace + "/" + name)
-				if !there {
-					p = page{Known: true}
-				}
-				s.see(name, p)
+				s.hear(time.Now(), name, p, there)
 			default:
 			}
 		}
@@ -123,7 +127,7 @@ func forward(ctx context.Context, from <-chan struct{}, to chan<- struct{}) {
 
 // begin has what was kept last in force.
 func (s *SuperEdge) begin() {
-	s.said, s.inForce = map[string]string{}, book{}
+	s.said, s.inForce, s.gone = map[string]string{}, book{}, map[string]time.Time{}
 	for _, name := range s.wanted() {
 		s.Metrics.faults.WithLabelValues(name, "content").Set(0)
 		s.Metrics.faults.WithLabelValues(name, "unread").Set(0)
@@ -139,6 +143,25 @@ func (s *SuperEdge) begin() {
 	}
 	s.apply(names.HMACConfig)
 	s.apply(names.HealthConfig)
+}
+
+func (s *SuperEdge) stands() time.Duration { return cmp.Or(s.goneFor, goneStands) }
+
+// hear takes what the API server says of a ConfigMap.
+func (s *SuperEdge) hear(now time.Time, name string, p page, there bool) {
+	if there || !s.inForce[name].There {
+		delete(s.gone, name)
+	} else if since, known := s.gone[name]; !known {
+		s.gone[name] = now
+		s.Log.Warn("a ConfigMap of SuperEdge is gone; what was in force stays until that has stood", obs.KeyName, s.Namespace+"/"+name, obs.KeyWait, s.stands())
+		return
+	} else if now.Sub(since) < s.stands() {
+		return
+	}
+	if !there {
+		p = page{Known: true}
+	}
+	s.see(name, p)
 }
 
 // see takes a ConfigMap as it is now. What is wrong with it leaves in force what was.

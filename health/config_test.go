@@ -119,7 +119,7 @@ func TestSuperEdgesConfigMapsAreFollowed(t *testing.T) {
 	s.put(zones)
 	file := filepath.Join(t.TempDir(), "unit.superedge")
 	f := newFollowed(file)
-	f.Client = s.client
+	f.Client, f.goneFor = s.client, time.Millisecond
 	stop := f.run(t)
 	f.until(t, `key 0123456789abcdef; by "superedgehealth/topology-zone" units [] all false; faults []`)
 	s.put(nextKey)

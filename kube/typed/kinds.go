@@ -17,9 +17,9 @@ func Leases[T any](c *kube.Client, namespace string, s Selection, keep func(*coo
 	return newMirror("leases", c.Typed, c.Typed.CoordinationV1().Leases(namespace), s, &coordinationv1.Lease{}, keep).judged().by(c)
 }
 
-// ConfigMaps mirrors the ConfigMaps of a namespace.
+// ConfigMaps mirrors the ConfigMaps of a namespace, and does not believe every list of them.
 func ConfigMaps[T any](c *kube.Client, namespace string, s Selection, keep func(*corev1.ConfigMap) T) *Mirror[T] {
-	return newMirror("configmaps", c.Typed, c.Typed.CoreV1().ConfigMaps(namespace), s, &corev1.ConfigMap{}, keep).by(c)
+	return newMirror("configmaps", c.Typed, c.Typed.CoreV1().ConfigMaps(namespace), s, &corev1.ConfigMap{}, keep).judged().by(c)
 }
 
 // Pods mirrors the Pods of all namespaces.

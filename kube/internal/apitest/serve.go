@@ -200,7 +200,7 @@ func (s *Server) sendAll(r *http.Request, view seen, send func(kind string, obj 
 }
 
 // kinds are those that are listed or watched in tests.
-var kinds = []string{"Node", "Service", "EndpointSlice", "ServiceCIDR", "Deployment", "DeploymentGrid", "Event", "NetworkPolicy", "NodeTable"}
+var kinds = []string{"Node", "Service", "EndpointSlice", "ServiceCIDR", "Deployment", "DeploymentGrid", "Event", "NetworkPolicy", "NodeTable", "ConfigMap"}
 
 // kindOf is what a collection holds, and its apiVersion.
 func kindOf(at location) (kind, version string) {
