@@ -33,6 +33,16 @@ func (m *Machine) speaks(now time.Time, name string) {
 	}
 }
 
+// listen has nodes that said nothing to this one be heard of for as long as it takes to ask them,
+// once it leads: until then they spoke to others.
+func (m *Machine) listen(now time.Time) {
+	for name, at := range m.words {
+		if least := now.Add(m.cfg.Renew - m.cfg.Word); at.Before(least) {
+			m.words[name] = least
+		}
+	}
+}
+
 // wordless reports whether a node that the cloud calls lost has said nothing itself for long. Of
 // whom nothing is known that begins now.
 func (m *Machine) wordless(now time.Time, name string) bool {

@@ -43,6 +43,7 @@ func (m *Machine) lead(now time.Time) bool {
 	was := m.leading
 	switch m.leading = m.leads(now); {
 	case m.leading && !was:
+		m.listen(now)
 		m.takeOver(now)
 	case was && !m.leading && m.told.Before(m.voted):
 		m.dead, m.told = map[string]bool{}, m.voted

@@ -108,6 +108,9 @@ func (m *Machine) ready(now time.Time, e Cloud) {
 	if e.Verdict == No && m.cloud[e.Node].Verdict != No && m.view.Has(e.Node) {
 		m.budget.declared(now, m.view.member(e.Node))
 	}
+	if was, told := m.cloud[e.Node]; !e.Ready && (!told || was.Ready) {
+		m.words[e.Node] = now // by all that are told, for any of them may lead later
+	}
 	m.cloud[e.Node] = e
 }
 
