@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,10 @@ import (
 // starts without a cloud votes by what is kept.
 const emptyStands = time.Minute
 
+// wordsStand is for how long what the cloud says of nodes waits before it is kept, where the nodes are
+// the same: of a unit that is cut each verdict is such a word, and each time the whole unit is written.
+const wordsStand = time.Minute
+
 // keeping keeps the last unit in a file. It may be called by several at once.
 type keeping struct {
 	file string
@@ -25,21 +30,36 @@ type keeping struct {
 
 	mu    sync.Mutex
 	last  *Unit // as it is in the file; nil where nothing is
+	words *Unit // the same nodes, of which the cloud says something else since
+	since time.Time
 	timer *time.Timer
 	turn  int // of the last that was taken
 }
 
-// take keeps a unit: at once, or once it has stood where there are no nodes in it.
+// take keeps a unit: at once, or once it has stood where there are no nodes in it, or where they are
+// the ones that are kept.
 func (k *keeping) take(u Unit) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stop()
-	if len(u.Members) > 0 || k.last == nil || len(k.last.Members) == 0 {
+	switch {
+	case len(u.Members) == 0 && k.last != nil && len(k.last.Members) > 0:
+		k.after(emptyStands, u)
+	case k.last == nil || !k.last.hasNodesOf(&u):
 		k.write(u)
-		return
+	default:
+		if k.words == nil {
+			k.since = time.Now()
+		}
+		k.words = &u
+		k.after(max(0, wordsStand-time.Since(k.since)), u)
 	}
+}
+
+// after keeps a unit in a while, unless another is taken meanwhile. The lock is held.
+func (k *keeping) after(wait time.Duration, u Unit) {
 	turn := k.turn
-	k.timer = time.AfterFunc(emptyStands, func() {
+	k.timer = time.AfterFunc(wait, func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.turn == turn { // nothing was taken, nor has it ended, while this waited
@@ -48,11 +68,21 @@ func (k *keeping) take(u Unit) {
 	})
 }
 
-// end leaves what is not kept yet.
+// hasNodesOf reports whether two units have the same nodes at the same addresses.
+func (u *Unit) hasNodesOf(o *Unit) bool {
+	return u.Name == o.Name && slices.EqualFunc(u.Members, o.Members, func(a, b Member) bool {
+		return a.Name == b.Name && a.UID == b.UID && slices.Equal(a.Addrs, b.Addrs)
+	})
+}
+
+// end keeps what the cloud said last, and leaves what has not stood.
 func (k *keeping) end() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stop()
+	if k.words != nil {
+		k.write(*k.words)
+	}
 }
 
 func (k *keeping) stop() {
@@ -63,6 +93,7 @@ func (k *keeping) stop() {
 }
 
 func (k *keeping) write(u Unit) {
+	k.words = nil
 	if k.last != nil && reflect.DeepEqual(*k.last, u) {
 		return
 	}

@@ -171,11 +171,11 @@ func (m *maker) clockNotes() {
 	}
 }
 
-// viewFaults are units whose nodes do not agree on who is in them.
+// viewFaults are units whose nodes do not agree on who is in them (docs/adr/0019).
 func (m *maker) viewFaults(list []*Matrix) {
 	for _, x := range list {
 		if len(x.Views) > 1 {
-			m.fault("unit "+x.Unit, "view", "its nodes do not agree on who is in it, and then take no votes of each other: %s; see that they have the same --unit-key, and reach the API server", few(x.Views))
+			m.fault("unit "+x.Unit, "view", "its nodes do not agree on who is in it, and each takes votes of those alone that it knows: %s; one without an uplink is given the list of one that has one, and one that was just moved or made anew is told by the cloud; where it lasts, see that all have the same --unit-key, and which of them reach the API server", few(x.Views))
 		}
 	}
 }
