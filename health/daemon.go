@@ -86,10 +86,9 @@ type Daemon struct {
 
 	// The loop's own.
 	machine *vote.Machine
-	unit    Unit   // as it votes
-	viewID  string // of that
-	own     Unit   // as the cloud said last
-	lent    bool   // unit is another node's word
+	unit    Unit // as it votes
+	own     Unit // as the cloud said last
+	lent    bool // unit is another node's word
 	addrs   map[string]netip.Addr
 	shared  map[netip.Addr]string // with who has them
 	moved   map[string]spokenAt
@@ -238,7 +237,7 @@ func (d *Daemon) take(now time.Time, u Unit) {
 		d.cfg.Log.Info("this node votes in a unit", obs.KeyUnit, u.Name, obs.KeyMembers, len(list))
 	}
 	view := vote.NewView(list, d.cfg.Vote.Observers)
-	d.unit, d.viewID = u, view.ID
+	d.unit = u
 	d.pass(now, true)
 	d.step(now, vote.Members{View: view})
 	known := map[string]Member{}

@@ -27,7 +27,8 @@ func (d *Daemon) Adopt(ctx context.Context, from string, list []peer.Member) {
 		for _, m := range list {
 			u.Members = append(u.Members, d.adopted(m))
 		}
-		if vote.NewView(u.voters(), 0).ID == d.viewID {
+		slices.SortFunc(u.Members, byName)
+		if u.hasNodesOf(&d.unit) {
 			return
 		}
 		d.cfg.Log.Info("this node has no uplink, and was told by another one who is in its unit", obs.KeyUnit, u.Name, obs.KeyNode, from, obs.KeyMembers, len(list))

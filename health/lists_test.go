@@ -102,6 +102,12 @@ func TestAListIsAdopted(t *testing.T) {
 		if targets, err := query(ctx, a.Daemon, func(now time.Time) []check.Target { return a.targets(now, []string{"a-4", "a-3"}) }); err != nil || targets[0].Addr != new.Addrs[0] || targets[1].Addr.IsValid() {
 			t.Errorf("%v, %v", targets, err)
 		}
+		elsewhere := memberAt("a-4", "192.0.2.44")
+		a.Adopt(ctx, "a-2", passed(one, two, elsewhere))
+		a.said(t, "one has another address", "live=false a-1 a-2 a-4")
+		if targets, err := query(ctx, a.Daemon, func(now time.Time) []check.Target { return a.targets(now, []string{"a-4"}) }); err != nil || targets[0].Addr != elsewhere.Addrs[0] {
+			t.Errorf("it is looked for at %v, %v", targets, err)
+		}
 		a.SetUplink(ctx, true)
 		a.said(t, "its uplink is back", "live=false a-1 a-2 a-3")
 		time.Sleep(45 * time.Second)

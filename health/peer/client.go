@@ -108,6 +108,9 @@ func (p *Peer) exchange(ctx context.Context, method, path, to string, m request)
 		return got, ErrNotSent
 	}
 	m.From, m.To, m.View, m.UID, m.ToUID = u.Self, to, u.View, u.UIDs[u.Self], u.UIDs[to]
+	if path == pathResult && !m.Up {
+		m.Where = u.where
+	}
 	for try, cuts := 0, 0; ; {
 		got, err = p.once(ctx, method, path, u, keys[0], m)
 		switch {

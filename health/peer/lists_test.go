@@ -113,6 +113,31 @@ func TestAListIsPassedOn(t *testing.T) {
 	}
 }
 
+// Who has no uplink is told of a node that got another address, too.
+func TestAnAddressIsPassedOn(t *testing.T) {
+	l := newLab(t, nil, "a", "b", "c")
+	named(l, "", "")
+	moved := nodeAddr(7)
+	live := l.as("a")
+	live.Live = true
+	live.Addrs["c"] = []netip.Addr{moved}
+	l.nodes["a"].p.SetUnit(live)
+	b := l.nodes["b"]
+	for range 2 {
+		for _, up := range []bool{true, false} {
+			if _, err := b.p.Report(t.Context(), "a", vote.Reported{Up: up}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(b.adopted) != 1 || !slices.Equal(b.adopted[0].List[2].Addrs, []netip.Addr{moved}) {
+			t.Fatalf("it is told %+v", b.adopted)
+		}
+		known := l.as("b")
+		known.Addrs["c"] = []netip.Addr{moved}
+		b.p.SetUnit(known)
+	}
+}
+
 // A node with another address than its Node has is not believed, and it is told that it spoke; what is
 // sent again, or from a node's address, or under another UID, is nothing.
 func TestANodeSpeaksFromElsewhere(t *testing.T) {

@@ -25,6 +25,8 @@ type request struct {
 	UID   string `json:"uid,omitempty"`   // of the sender's Node, by its own word
 	ToUID string `json:"toUID,omitempty"` // of the receiver's, as the sender knows it
 
+	Where string `json:"where,omitempty"` // unit.where of who has no uplink, of PUT /result
+
 	Up      bool            `json:"up,omitempty"`
 	Hears   bool            `json:"hears,omitempty"`
 	Holds   bool            `json:"holds,omitempty"`

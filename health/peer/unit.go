@@ -1,6 +1,9 @@
 package peer
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -32,10 +35,11 @@ type unit struct {
 	Unit
 	byAddr map[netip.Addr]string // of those that are one node's alone
 	shared map[netip.Addr]bool   // the others
+	where  string                // another one where who is in it is, or has other addresses
 }
 
 func newUnit(u Unit) *unit {
-	p := &unit{u, make(map[netip.Addr]string, len(u.Addrs)), map[netip.Addr]bool{}}
+	p := &unit{Unit: u, byAddr: make(map[netip.Addr]string, len(u.Addrs)), shared: map[netip.Addr]bool{}}
 	p.Addrs = make(map[string][]netip.Addr, len(u.Addrs))
 	for name, addrs := range u.Addrs {
 		p.Addrs[name] = nil
@@ -51,6 +55,7 @@ func newUnit(u Unit) *unit {
 		}
 	}
 	maps.DeleteFunc(p.byAddr, func(a netip.Addr, _ string) bool { return p.shared[a] })
+	p.where = p.hash()
 	return p
 }
 
@@ -69,6 +74,15 @@ func (u *unit) understands(m request) bool {
 // means reports whether a node that is asked about is the one that this node knows by that name.
 func (u *unit) means(t requestTarget) bool {
 	return u.has(t.Name) && (t.UID == "" || t.UID == u.UIDs[t.Name] && u.at(t.Name, t.Addr))
+}
+
+// hash is of who is in the unit, and where.
+func (u *unit) hash() string {
+	sum := sha256.New()
+	for _, m := range u.list() {
+		fmt.Fprintln(sum, m.Name, m.UID, m.Addrs)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
 // list is who is in the unit, to be passed on.
