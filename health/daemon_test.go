@@ -120,9 +120,16 @@ func (s *site) start(ctx context.Context, all *sync.WaitGroup, u Unit) {
 				}
 			}
 		})
-		d.SetUnit(ctx, u)
+		d.SetUnit(ctx, u.clone())
 		d.SetUplink(ctx, name != "a-1")
 	}
+}
+
+// clone is a unit for one daemon, which sorts it.
+func (u *Unit) clone() Unit {
+	of := *u
+	of.Members = slices.Clone(u.Members)
+	return of
 }
 
 func (s *site) holds(name string) bool {

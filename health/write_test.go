@@ -76,7 +76,7 @@ func withBalky(t *testing.T, n int, holder string, f func(t *testing.T, b *balky
 			u.Members[i].Verdict = "true"
 		}
 		for _, d := range s.daemons {
-			d.SetUnit(ctx, u)
+			d.SetUnit(ctx, u.clone())
 		}
 		f(t, b, s, u)
 		cancel()
@@ -132,7 +132,7 @@ func TestManyVerdicts(t *testing.T) {
 	withBalky(t, 30, "", func(t *testing.T, b *balky, s *site, u Unit) {
 		b.setUp(time.Second, func(Verdict) error { return nil })
 		for name, d := range s.daemons {
-			if name != s.holder {
+			if !s.holds(name) {
 				d.SetUplink(t.Context(), false)
 			}
 		}

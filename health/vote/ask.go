@@ -51,6 +51,14 @@ func (m *Machine) tell(name string, what What, out *Effects) {
 	m.last[name] = l
 }
 
+// anew has the unit asked again about all of whom that is wanted.
+func (m *Machine) anew() {
+	for name, l := range m.last {
+		l.at = time.Time{}
+		m.last[name] = l
+	}
+}
+
 // queue has the unit asked about nodes, once there is room: first about whom it was asked longest ago.
 func (m *Machine) queue(list []waiting) {
 	slices.SortStableFunc(list, func(a, b waiting) int { return m.last[a.name].at.Compare(m.last[b.name].at) })

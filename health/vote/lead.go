@@ -11,6 +11,15 @@ func (m *Machine) Holds(now time.Time) bool { return m.holds(now) }
 
 func (m *Machine) holds(now time.Time) bool { return m.up && now.Before(m.until) }
 
+// lease notes until when this node holds it. What it decided without it was not written, nor perhaps
+// what it decided before it lost it: who takes it has the unit say so again.
+func (m *Machine) lease(now, until time.Time) {
+	had := m.holds(now)
+	if m.until = until; !had && m.holds(now) {
+		m.anew()
+	}
+}
+
 // leads reports whether it is this node that asks: the Lease's holder, or where none is heard
 // of the first by rank of those that hear more than half of the unit. That a node could hold
 // the Lease is not enough to wait for it, nor that one is heard that may hear nobody itself.

@@ -89,7 +89,7 @@ func (m *Machine) Step(now time.Time, e Event) (out Effects) {
 	case Uplink:
 		m.uplink(now, e.Up, &out)
 	case Lease:
-		m.until = e.Until
+		m.lease(now, e.Until)
 	case Cloud:
 		m.ready(now, e)
 	}
