@@ -38,7 +38,8 @@
 // members, for days where some are cut off. Two understand each other where each is in the
 // other's list by name and UID, and by the address that sends. What is asked of others is about a
 // UID and an address, and who knows another one under that name leaves it out. Who reports that it
-// has no uplink is given the list of who has one, in the signed reply (docs/adr/0019).
+// has no uplink, and knows other nodes or other addresses of them, is given the list of who has one, in
+// the signed reply (docs/adr/0019).
 //
 // # Time
 //
