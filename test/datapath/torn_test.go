@@ -28,7 +28,7 @@ func TestSyntaxErrorTakesNothingAway(t *testing.T) {
 	told := func(want bool) func() error {
 		return func() error {
 			out, _ := e.Run("status", "--check") // what else is said of this node is no matter
-			if got := strings.Contains(string(out), "--manifests: file "+path+" document 1: is no Kubernetes manifest: yaml: line 2: "); got != want {
+			if got := strings.Contains(string(out), "--manifests: file "+path+" document 1: is not in force, and all of the file stays as it was before: is no Kubernetes manifest: yaml: line 2: "); got != want {
 				return fmt.Errorf("told is %v: %s", got, out)
 			}
 			return nil
