@@ -176,7 +176,7 @@ func (w *world) setLease(now time.Time, name string, lease renewal, gone bool) {
 		u.past.Found(now, lease.taken)
 	case lease.mark != u.lease || !u.past.Gone.IsZero():
 		u.lease = lease.mark
-		u.past.Renewed(now, w.cfg)
+		u.past.Renewed(now, lease.taken, w.cfg)
 	}
 	w.tidy(name)
 }

@@ -57,6 +57,7 @@ type Unit struct {
 	// Heard is when its Lease was last seen to be renewed, or when the API server took the
 	// last renewal of one that was found; zero where it never had one.
 	Heard time.Time
+	seen  time.Time // when that was told
 	// Again is when it was first heard after it was silent, or when one began to look at
 	// nodes of it that were kept by then; zero where neither was.
 	Again time.Time

@@ -148,7 +148,7 @@ func (k *watcher) look() {
 	now, alive := k.w.now, 0
 	if k.w.renewed != k.renewed {
 		k.renewed = k.w.renewed
-		k.unit.Renewed(now, Default())
+		k.unit.Renewed(now, k.renewed, Default())
 	}
 	for name, n := range k.w.nodes {
 		voted := n.mark != k.marks[name]

@@ -2,10 +2,16 @@ package shield
 
 import "time"
 
-// Renewed notes that the unit's Lease is seen to be renewed.
-func (u *Unit) Renewed(now time.Time, c Config) {
+// Renewed notes that the unit's Lease is seen to be renewed; at is when the API server took that,
+// zero where it does not say so. That counts where it was long ago, and after the last one was seen:
+// then it is told late, and what was told of the unit's nodes meanwhile, or is now, came after it.
+// Else it counts as renewed now, whatever the API server's clock.
+func (u *Unit) Renewed(now, at time.Time, c Config) {
 	u.told(now, c)
-	u.Heard, u.Gone = now, time.Time{}
+	if now.Sub(at) <= c.Silent || !at.After(u.seen) {
+		at = now
+	}
+	u.Heard, u.Gone, u.seen = at, time.Time{}, now
 }
 
 // Vanished notes that the unit has no Lease, or has none any more.
@@ -18,7 +24,7 @@ func (u *Unit) Vanished(now time.Time) {
 // Found notes a Lease that one finds as one begins to look; at is when the API server took its
 // last renewal, zero where it does not say so: then it counts as renewed now.
 func (u *Unit) Found(now, at time.Time) {
-	u.Gone = time.Time{}
+	u.Gone, u.seen = time.Time{}, now
 	if u.Heard = at; at.IsZero() || at.After(now) {
 		u.Heard = now
 	}
