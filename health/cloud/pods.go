@@ -48,6 +48,25 @@ func readyAgain(p *corev1.Pod, now time.Time) (corev1.PodCondition, bool) {
 	return again, true
 }
 
+// marks is how much earlier than its node was lost a pod may have been marked for that.
+const marks = 5 * time.Second
+
+// againOf is readyAgain for a node's pods. Of one that was lost when it was found nobody knows here what
+// its kubelet said before: what was marked before it was missed stays, for that was by its own word.
+func againOf(s *seen) func(*corev1.Pod, time.Time) (corev1.PodCondition, bool) {
+	if !s.met {
+		return readyAgain
+	}
+	since := s.since.Add(-marks)
+	return func(p *corev1.Pod, now time.Time) (corev1.PodCondition, bool) {
+		ready, ok := readyAgain(p, now)
+		if was := condition(p, corev1.PodReady); ok && !was.LastTransitionTime.IsZero() && was.LastTransitionTime.Time.Before(since) {
+			return corev1.PodCondition{}, false
+		}
+		return ready, ok
+	}
+}
+
 // notReady is the mark of the controller manager, which it makes once, when it takes a node
 // for lost: on pods that were kept from it then it is made here.
 func notReady(p *corev1.Pod, now time.Time) (corev1.PodCondition, bool) {
@@ -79,7 +98,7 @@ func (k *Keeper) treat(ctx context.Context, now time.Time, name string, action s
 		}
 	case action.Keeps():
 		k.owed[name] = now
-		k.mend(ctx, now, name, again, readyAgain, func() {})
+		k.mend(ctx, now, name, again, againOf(s), func() {})
 	case s.unit == "" && !owed && !was && !k.listed[name]: // nobody kept it
 	case k.young(now) || (was || k.listed[name]) && now.Before(k.until):
 		k.owed[name] = now
@@ -105,11 +124,12 @@ func (k *Keeper) parts(now time.Time, name string, s *seen) bool {
 // part has pods of a node go that are not bound to its unit, and the others stay.
 func (k *Keeper) part(ctx context.Context, now time.Time, name string, s *seen) {
 	unit, held := s.unit, now.Sub(s.past.Since)-k.cfg.Shield.Autonomy
+	kept := againOf(s)
 	wanted := func(p *corev1.Pod, now time.Time) (corev1.PodCondition, bool) {
 		if marked, _ := goes(p, k.cfg.UnitKey, unit, held); marked {
 			return notReady(p, now)
 		}
-		return readyAgain(p, now)
+		return kept(p, now)
 	}
 	f := k.freshness(name, parting)
 	k.pods.begin(ctx, now, name, parting, func(ctx context.Context) error {

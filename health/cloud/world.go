@@ -87,6 +87,7 @@ type seen struct {
 	// own says that it was not ready by its own kubelet's word when it was lost: neither its
 	// pods nor its taint are made better than that.
 	own bool
+	met bool // it was lost when it was found, and is since
 }
 
 // world is what is known of all nodes and units. It has one owner.
@@ -146,6 +147,7 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bo
 	s.past.Evidence, _ = evidence.Parse(n.evidence) // which gives the zero one with an error
 	if was != nil && was.uid == n.uid {
 		voted := was.verdict != n.verdict || was.evidence != n.evidence
+		s.met = s.lost() && was.met
 		s.own = s.lost() && (was.own || was.ready == corev1.ConditionFalse)
 		if s.past = was.past.Next(now, s.past, voted); voted {
 			u.past.Voted(now, w.cfg)
@@ -154,6 +156,7 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bo
 		if s.past = shield.Found(now, s.past, n.voted, w.listed[name]); s.past.Kept {
 			u.past.Again = now
 		}
+		s.met = s.lost()
 		delete(w.listed, name)
 	}
 	w.nodes[name] = s
