@@ -90,27 +90,51 @@ func (s *Shield) Err() error {
 func (s *Shield) Run(ctx context.Context, listed <-chan struct{}) error {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
-	s.ask(ctx)
+	answers := make(chan answered)
+	asks := true // what the mirror tells does not wait for the API server's answer
+	go s.ask(ctx, answers)
+	older := false // than what the mirror has told, is the answer that is waited for
 	for {
 		select {
 		case <-ctx.Done():
+			if asks {
+				<-answers
+			}
 			return nil
 		case <-listed:
-			listed = nil
+			listed, older = nil, true
 			s.take(s.objects.Get(names.NodeTableKind, s.namespace, names.Shield))
 		case <-s.objects.Wake():
+			older = true
 			s.take(s.objects.Get(names.NodeTableKind, s.namespace, names.Shield))
+		case a := <-answers:
+			if asks = false; !older || a.err != nil {
+				s.judge(a.obj, a.err)
+			}
 		case <-tick.C:
-			s.ask(ctx)
+			if !asks {
+				asks, older = true, false
+				go s.ask(ctx, answers)
+			}
 		}
 	}
 }
 
-// ask takes what the API server itself says.
-func (s *Shield) ask(ctx context.Context) {
+// answered is what the API server itself says.
+type answered struct {
+	obj map[string]any
+	err error
+}
+
+func (s *Shield) ask(ctx context.Context, to chan<- answered) {
 	ctx, cancel := context.WithTimeout(ctx, askEvery)
 	defer cancel()
 	obj, err := s.objects.Live(ctx, names.NodeTableKind, s.namespace, names.Shield)
+	to <- answered{obj, err}
+}
+
+// judge takes an answer.
+func (s *Shield) judge(obj map[string]any, err error) {
 	if apierrors.IsNotFound(err) && !s.known.Load() {
 		// The kind is not served: gridmesh-controller installs it, and has shielded nobody yet.
 		// Later that tells nothing: an API server that starts says it, too.

@@ -79,6 +79,49 @@ func TestShieldFollows(t *testing.T) {
 	})
 }
 
+// slow is a store whose API server does not answer who asks it, until it is released.
+type slow struct {
+	*store
+	answer chan struct{}
+}
+
+func (s *slow) Live(ctx context.Context, kind, namespace, name string) (map[string]any, error) {
+	obj, err := s.store.Live(ctx, kind, namespace, name)
+	select {
+	case <-s.answer:
+		return obj, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// What the watch tells is taken at once, also while the API server is asked and does not answer; an
+// answer that is older than that is not.
+func TestShieldFollowsWhileItAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := &slow{newStore(), make(chan struct{})}
+		s := NewShield(cluster, "gridmesh", slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx, nil) }()
+		synctest.Wait() // it asks
+		cluster.put("NodeTable", shieldOf(map[string]any{"a": time.Now().UTC().Add(time.Hour).Format(time.RFC3339)}))
+		synctest.Wait()
+		if len(s.Until()) != 1 {
+			t.Errorf("while it asks %v is known", s.Until())
+		}
+		close(cluster.answer)
+		synctest.Wait()
+		if len(s.Until()) != 1 {
+			t.Errorf("after the answer, which is older, %v is known", s.Until())
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Before gridmesh-controller has installed the kind nobody is shielded, and a replica is ready;
 // once something was known, an API server that does not serve the kind, as one that starts, ends
 // no shield.
