@@ -62,8 +62,10 @@
 // # What a stolen node still can do
 //
 // Who has a node's credentials can ask for a token of that node's gridmesh-health, and so write
-// any verdict on the nodes of its unit, alone: a policy sees no majority. It taints nobody
-// by that: who acts on verdicts has the evidence, a budget, and the word of the cloud beside.
+// any verdict on the nodes of its unit, alone: a policy sees no majority. It writes that in its own
+// name (by=), and who acts on verdicts takes a death from who holds the unit's Lease alone, within
+// a budget, and where the cloud has lost that node. A stolen node may take the Lease, too, which is
+// seen: it leads then.
 //
 // A kubelet may change most labels of its own Node (KEP-279), so where the unit's label is one
 // of these, such a node can move to another unit, and votes there as soon as the controller

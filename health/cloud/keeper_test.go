@@ -176,7 +176,7 @@ func (r *rig) say(name, verdict, evidence string) {
 func (r *rig) renew() { r.renewOf("a") }
 
 func (r *rig) renewOf(unit string) {
-	r.of[unit] = renewal{r.now.String(), r.now}
+	r.of[unit] = renewal{mark: r.now.String(), taken: r.now}
 	r.world.setLease(r.now, unit, r.of[unit], false)
 }
 

@@ -13,7 +13,7 @@ func TestWhatIsToldLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.pass(10*time.Minute, true)
-			renewed := renewal{"late", r.now.Add(10 * time.Second)}
+			renewed := renewal{mark: "late", taken: r.now.Add(10 * time.Second)}
 			lose := func() { r.lose("a-1", "a-2", "a-3") }
 			if !deaf.leases {
 				r.pass(10*time.Second, true)
@@ -42,7 +42,7 @@ func TestWhatIsToldLate(t *testing.T) {
 func TestAClockThatIsBehind(t *testing.T) {
 	r := newRig(t)
 	for range 30 {
-		r.of["a"] = renewal{r.now.String(), r.now.Add(-time.Minute)}
+		r.of["a"] = renewal{mark: r.now.String(), taken: r.now.Add(-time.Minute)}
 		r.world.setLease(r.now, "a", r.of["a"], false)
 		r.pass(10*time.Second, false)
 		r.listedAre("it is heard")

@@ -64,8 +64,9 @@ func taken(managers []metav1.ManagedFieldsEntry, field string) (at time.Time) {
 
 // renewal is what is kept of a renewal of a Lease.
 type renewal struct {
-	mark  string    // another one each time
-	taken time.Time // by the API server; zero where it does not say so
+	mark   string    // another one each time
+	taken  time.Time // by the API server; zero where it does not say so
+	holder string    // "" for nobody
 }
 
 // keepLease makes of a unit's Lease what changes when it is renewed.
@@ -77,7 +78,7 @@ func keepLease(l *coordinationv1.Lease) renewal {
 	if l.Spec.RenewTime != nil {
 		renewed = l.Spec.RenewTime.UTC().Format(time.RFC3339Nano)
 	}
-	return renewal{holder + " " + renewed, taken(l.ManagedFields, "renewTime")}
+	return renewal{holder + " " + renewed, taken(l.ManagedFields, "renewTime"), holder}
 }
 
 // seen is what was seen of a node over time.
@@ -171,6 +172,7 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bo
 // setLease takes a unit's Lease; gone where it is no more.
 func (w *world) setLease(now time.Time, name string, lease renewal, gone bool) {
 	u := w.unitOf(now, name)
+	u.past.Held(lease.holder)
 	switch {
 	case gone:
 		u.past.Vanished(now)

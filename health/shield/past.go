@@ -14,6 +14,13 @@ func (u *Unit) Renewed(now, at time.Time, c Config) {
 	u.Heard, u.Gone, u.seen = at, time.Time{}, now
 }
 
+// Held notes who holds the unit's Lease; "" for nobody.
+func (u *Unit) Held(by string) {
+	if by != "" && by != u.Holder {
+		u.Holder, u.Before = by, u.Holder
+	}
+}
+
 // Vanished notes that the unit has no Lease, or has none any more.
 func (u *Unit) Vanished(now time.Time) {
 	if u.Gone.IsZero() {

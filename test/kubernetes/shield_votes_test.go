@@ -125,7 +125,9 @@ func TestAVoteIsAllThatAVoterWrites(t *testing.T) {
 	try(t, voter("a-1"), []attempt{
 		{name: "a verdict", node: "a-2", patch: vote("false")},
 		{name: "a verdict on itself", node: "a-1", patch: vote("true")},
-		{name: "with evidence", node: "a-2", patch: `{"metadata":{"annotations":{"superedgehealth/node-health":"false","superedgehealth/evidence":"{}","nodeunhealth":"yes"}}}`},
+		{name: "with evidence", node: "a-2", patch: `{"metadata":{"annotations":{"superedgehealth/node-health":"false","superedgehealth/evidence":"yes=0 no=2 of=3 by=a-1 at=","nodeunhealth":"yes"}}}`},
+		{name: "another's evidence", node: "a-2", patch: set("annotations", names.Evidence, "yes=0 no=2 of=3 by=a-11 at="), refused: "voter's own node (by=)"},
+		{name: "nobody's evidence", node: "a-2", patch: set("annotations", names.Evidence, "yes=0 no=2 of=3"), refused: "voter's own node (by=)"},
 		{name: "a verdict withdrawn", node: "a-2", patch: vote("null")},
 		{name: "no verdict", node: "a-2", patch: vote("maybe"), refused: "a verdict is"},
 		{name: "no word of public SuperEdge's", node: "a-2", patch: set("annotations", names.NodeUnhealthy, "no"), refused: "nodeunhealth is"},
