@@ -66,9 +66,6 @@ type Unit struct {
 	Again time.Time
 	// Gone is since when it has no Lease, as far as was seen; zero where it has one.
 	Gone time.Time
-	// Voice is when a daemon of it was last seen to say that it is there, has an uplink, and
-	// hears no majority to vote with; zero where none ever did.
-	Voice time.Time
 	// Most says that most nodes of the cluster are lost: rather the cloud is cut off (MayPart).
 	Most bool
 	// Nodes is how many are in it, and Alive how many of them the cloud hears.
@@ -159,7 +156,7 @@ func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	case silent > c.Doubt && u.Alive > 0:
 		return mute(now, c, n, u)
 	case silent > c.Silent:
-		return frozen(now, c, n, u, "its unit has no uplink")
+		return frozen(now, c, n, u)
 	case n.Lost:
 		return lost(now, c, n, u)
 	}
@@ -197,20 +194,18 @@ func gone(n Node) (Action, string) {
 
 // mute is of a node in a unit whose Lease has been silent for long though the cloud hears nodes of
 // it: it cannot agree, for it is cut in halves or its uplink is on the smaller side, or its daemons
-// were taken away. A daemon that says that it is there tells which.
+// were taken away.
 func mute(now time.Time, c Config, n Node, u Unit) (Action, string) {
-	switch {
-	case now.Sub(u.Voice) <= c.Fresh:
-		return frozen(now, c, n, u, "its unit does not agree on anything: more than half of it do not hear each other")
-	case n.Lost && n.Kept && n.Verdict == Well && now.Sub(u.Heard) <= c.Fresh+c.HoldVerdict:
+	if n.Lost && n.Kept && n.Verdict == Well && now.Sub(u.Heard) <= c.Fresh+c.HoldVerdict {
 		return Hold, "nobody votes in its unit any more, which voted last that it is well"
 	}
 	return Nothing, "nobody votes in its unit any more: the cloud hears nodes of it, and no vote"
 }
 
-// frozen is of a node in a unit without uplink, or without a majority: whatever was before stays.
+// frozen is of a node in a unit without uplink: whatever was before stays.
 // That keeps who was kept, or was lost with its unit, and revives nobody who was given up.
-func frozen(now time.Time, c Config, n Node, u Unit, why string) (Action, string) {
+func frozen(now time.Time, c Config, n Node, u Unit) (Action, string) {
+	const why = "its unit has no uplink"
 	switch {
 	case n.Lost && !n.Kept && n.Verdict == Dead:
 		return Nothing, why + ", and said before that it is dead"

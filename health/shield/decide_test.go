@@ -34,8 +34,6 @@ func TestDecide(t *testing.T) {
 	renewed, silent := heardAgo(30*time.Second, 3, 3), heardAgo(31*time.Second, 3, 3)
 	dark, left := heardAgo(time.Hour, 3, 0), heardAgo(121*time.Second, 3, 1)
 	grown, cut := heardAgo(time.Second, 4, 4), evidence.Evidence{Yes: 3, Of: 3, Cut: true}
-	said := left
-	said.Voice = ago(2 * time.Minute)
 	again, settled := again(time.Minute), again(451*time.Second)
 	for _, tt := range []struct {
 		name string
@@ -95,8 +93,6 @@ func TestDecide(t *testing.T) {
 		{"kept, and voted well last, where votes ended", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, left, Hold, "any more, which voted last"},
 		{"kept, and never voted on, where votes ended", Node{Lost: true, Kept: true}, left, Nothing, "any more"},
 		{"kept, and voted well last, where votes ended long ago", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, heardAgo(451*time.Second, 3, 1), Nothing, "any more"},
-		{"kept, and its unit says that it cannot agree", Node{Lost: true, Since: ago(time.Minute), Kept: true}, said, Hold, "does not agree on anything"},
-		{"not kept, and its unit says that it cannot agree", Node{Lost: true, Since: ago(time.Hour)}, said, Nothing, "did not keep it before"},
 		{"kept, and its unit's Lease is gone", Node{Lost: true, Kept: true, Verdict: Well, Voted: ago(time.Hour)}, vanished(2 * time.Minute), Hold, "Lease is gone"},
 		{"heard, and its unit's Lease is gone", Node{Verdict: Well, Voted: ago(time.Hour)}, vanished(2 * time.Minute), Hold, "Lease is gone"},
 		{"lost, not kept, and its unit's Lease is gone", Node{Lost: true, Verdict: Dead, Voted: ago(time.Hour)}, vanished(time.Minute), Nothing, "not kept before"},

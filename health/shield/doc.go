@@ -30,8 +30,7 @@
 //	                                                kept, or given up     Nothing: it stays as it was
 //	silent for long, though
 //	the cloud hears the unit  well                  lost, and was kept    Hold for a while
-//	                          any                   any                   Nothing: nobody votes any more,
-//	                                                                      or Hold: a daemon says that they cannot
+//	                          any                   any                   Nothing: nobody votes any more
 //	gone, a moment ago        any                   heard, or kept        Hold: it may be there again
 //	never seen, or gone       any                   any                   Nothing: nobody votes there
 //
