@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gridmesh/gridmesh/api/names"
 )
 
 // Pod takes back the mark that the pod's node is lost: the whole condition Ready is as it was,
@@ -15,6 +17,8 @@ func Pod(old, next *corev1.Pod, s Shield) (Patch, Reason) {
 	was, is := condition(old, corev1.PodReady), condition(next, corev1.PodReady)
 	switch {
 	case !holds(old, was) || is < 0 || next.Status.Conditions[is].Status != corev1.ConditionFalse:
+		return nil, OtherChange
+	case next.Labels[names.AppLabel] == names.Admission: // nobody is to be sent to one that the cloud does not hear
 		return nil, OtherChange
 	case old.DeletionTimestamp != nil || next.DeletionTimestamp != nil:
 		return nil, Terminating

@@ -29,7 +29,7 @@ type Remains interface {
 	EachNode(ctx context.Context, each func(*corev1.Node) error) error
 	PodsOn(ctx context.Context, node string, f typed.Freshness, each func(*corev1.Pod) error) error
 	SetReady(ctx context.Context, pod *corev1.Pod, ready corev1.PodCondition) error
-	EditTaints(ctx context.Context, node, uid string, edit func(live *corev1.Node) []corev1.Taint) error
+	EditTaints(ctx context.Context, node, uid string, edit func(*corev1.Node) []corev1.Taint) error
 	Annotate(ctx context.Context, node, uid string, annotations map[string]*string) error
 	DeleteLease(ctx context.Context, l *coordinationv1.Lease) error
 }
@@ -44,7 +44,7 @@ func (c Cleaned) String() string {
 }
 
 // Clean leaves a cluster as if there had been no node health: no list, no verdicts, no taint of ours,
-// no Leases of units, and pods of lost nodes that were kept as Kubernetes would have left them. What
+// no Leases of units, and pods of lost nodes as Kubernetes would have left them. What
 // fails is tried no more, and the rest is done; doing it again does what is left.
 func Clean(ctx context.Context, now time.Time, r Remains) (done Cleaned, err error) {
 	leases, err := r.Leases(ctx)
@@ -100,7 +100,7 @@ func stillVotes(now time.Time, leases []coordinationv1.Lease) error {
 func (c *Cleaned) node(ctx context.Context, now time.Time, r Remains, n *corev1.Node) error {
 	var failed []error
 	if find(n.Spec.Taints, unseen) >= 0 {
-		err := r.EditTaints(ctx, n.Name, string(n.UID), func(live *corev1.Node) []corev1.Taint { return with(live.Spec.Taints, unseen, false, now) })
+		err := r.EditTaints(ctx, n.Name, string(n.UID), func(n *corev1.Node) []corev1.Taint { return with(n.Spec.Taints, unseen, false, now) })
 		if failed = append(failed, err); err == nil {
 			c.Untainted++
 		}
@@ -112,7 +112,7 @@ func (c *Cleaned) node(ctx context.Context, now time.Time, r Remains, n *corev1.
 		}
 	}
 	is := keepNode("")(n)
-	if is.lost() { // on the list or not: an attempt before this one took the list, and may have ended there
+	if is.lost() { // on the list or not: what failed once is done again without a list
 		err := r.PodsOn(ctx, n.Name, typed.Now, func(p *corev1.Pod) error {
 			if marked, ok := notReady(p, now); ok {
 				err := r.SetReady(ctx, p, marked)

@@ -81,8 +81,8 @@ type Cluster interface {
 	SetReady(ctx context.Context, pod *corev1.Pod, ready corev1.PodCondition) error
 	// Evict has a pod go, as far as its disruption budgets let it; one that is gone is no error.
 	Evict(ctx context.Context, pod *corev1.Pod) error
-	// EditTaints writes what edit makes of the taints of a Node as it is now.
-	EditTaints(ctx context.Context, node, uid string, edit func(live *corev1.Node) []corev1.Taint) error
+	// EditTaints writes what edit makes of the taints of a Node, as it is now.
+	EditTaints(ctx context.Context, node, uid string, edit func(*corev1.Node) []corev1.Taint) error
 	// Event tells of a node.
 	Event(node, uid, kind, reason, text string)
 }
@@ -94,10 +94,12 @@ type Keeper struct {
 	metrics *Metrics
 	world   *world
 	begun   time.Time
+	met     bool // nodes that were found
 	budget  shield.Budget
 
 	units   units
 	listed  map[string]bool // as it was last written, or found
+	odd     bool            // it has others, or lacks some: old ones that ended, or by somebody's hand
 	absent  bool            // there is none yet, and newer API servers ask for it at each write that they look at
 	written time.Time
 	until   time.Time // when the entries of that end
@@ -119,7 +121,8 @@ type Keeper struct {
 	work         sync.WaitGroup
 	told         quiet.Limit
 	deaf         bool      // the API server does not answer
-	partial      time.Time // since when it tells either of Nodes or of Leases; zero: of both, or of none
+	partial      time.Time // since when it tells either of Nodes or of Leases; zero: of both, or of none, for a while
+	other        time.Time // since when that is not so, after it was
 	over         bool      // more nodes are unseen than may be
 }
 
@@ -146,13 +149,18 @@ func (k *Keeper) hear(now time.Time, nodes, leases error) {
 	k.metrics.heard(nodes, leases)
 	fault := errors.Join(nodes, leases)
 	k.cfg.tell(fault)
-	switch partial := (nodes == nil) != (leases == nil); {
-	case !partial:
+	partial := (nodes == nil) != (leases == nil)
+	switch {
+	case partial && k.partial.IsZero():
+		k.partial, k.other = now, time.Time{}
+	case partial:
+		k.other = time.Time{}
+	case k.other.IsZero():
+		k.other = now
+	case now.Sub(k.other) > k.cfg.Shield.Silent:
 		k.partial = time.Time{}
-	case k.partial.IsZero():
-		k.partial = now
 	}
-	if fault != nil && (k.partial.IsZero() || now.Sub(k.partial) <= k.cfg.Refused) {
+	if fault != nil && (!partial || now.Sub(k.partial) <= k.cfg.Refused) {
 		k.begun = now
 	}
 	was := k.deaf
@@ -199,6 +207,10 @@ const unmet = time.Minute
 func (k *Keeper) look(ctx context.Context, now time.Time) {
 	k.pods.collect(ctx, now)
 	k.taints.collect(ctx, now)
+	if !k.met {
+		k.met = true
+		k.world.meet(now)
+	}
 	keep, counts := map[string]bool{}, map[shield.Action]int{}
 	actions := make(map[string]shield.Action, len(k.world.nodes))
 	names := slices.Sorted(maps.Keys(k.world.nodes))
@@ -210,7 +222,8 @@ func (k *Keeper) look(ctx context.Context, now time.Time) {
 			delete(k.parted, name)
 		}
 		k.tell(name, k.world.nodes[name], action, why)
-		if k.world.nodes[name].past.Decided(action, !k.young(now)); action.Keeps() {
+		k.world.decided(now, name, action, !k.young(now))
+		if action.Keeps() {
 			keep[name] = true
 		}
 	}
@@ -251,7 +264,7 @@ func (k *Keeper) forget() {
 // write writes the list where another one is due.
 func (k *Keeper) write(ctx context.Context, now time.Time, keep map[string]bool) {
 	due := func() bool {
-		return k.absent || !maps.Equal(keep, k.listed) || len(keep) > 0 && now.Sub(k.written) >= k.cfg.Renew
+		return k.absent || k.odd && now.Sub(k.written) >= 5*k.cfg.Every || !maps.Equal(keep, k.listed) || len(keep) > 0 && now.Sub(k.written) >= k.cfg.Renew
 	}
 	if !due() {
 		return
@@ -269,7 +282,15 @@ func (k *Keeper) write(ctx context.Context, now time.Time, keep map[string]bool)
 		k.cfg.Log.Warn("the list of shielded nodes was not written; it is tried again", obs.KeyErr, err)
 		return
 	}
-	k.listed, k.absent, k.written, k.until, k.failed = keep, false, now, now.Add(k.cfg.Expiry), time.Time{}
+	k.listed, k.absent, k.odd, k.written, k.until, k.failed = keep, false, false, now, now.Add(k.cfg.Expiry), time.Time{}
+}
+
+// found notes how the list is: what is not as it was written is written anew.
+func (k *Keeper) found(list map[string]string, there bool) {
+	k.absent, k.odd = !there, len(list) != len(k.listed)
+	for name := range list {
+		k.odd = k.odd || !k.listed[name]
+	}
 }
 
 // list is the list of those that are kept. Who finds no room is taken out of keep.

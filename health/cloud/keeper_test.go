@@ -30,8 +30,8 @@ type clusterTwin struct {
 	broken  bool  // for the list and the table
 	noTable bool  // for the table
 	stuck   bool  // for taints: nobody answers
+	heard   bool  // nodes are ready, which was not told yet
 	fault   error // of the next write of a pod
-	back    bool  // whose taints are written is ready by now
 
 	mu      sync.Mutex
 	taints  map[string][]corev1.Taint
@@ -96,13 +96,13 @@ func (c *clusterTwin) EditTaints(ctx context.Context, node, _ string, edit func(
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	live := &corev1.Node{Spec: corev1.NodeSpec{Taints: slices.Clone(c.taints[node])}}
-	ready := corev1.ConditionUnknown
-	if c.back {
-		ready = corev1.ConditionTrue
+	n := &corev1.Node{Spec: corev1.NodeSpec{Taints: c.taints[node]}}
+	if !c.heard {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	} else {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	}
-	live.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
-	c.taints[node] = edit(live)
+	c.taints[node] = edit(n)
 	return nil
 }
 
@@ -210,22 +210,6 @@ func pod(name string, ready, containers corev1.ConditionStatus) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
 		{Type: corev1.PodReady, Status: ready}, {Type: corev1.ContainersReady, Status: containers},
 	}}}
-}
-
-// A pod of the webhook is not made ready again on a node that the cloud does not hear: nobody is to
-// be sent to it.
-func TestTheWebhookIsNotKept(t *testing.T) {
-	r := newRig(t)
-	r.pass(40*time.Second, true)
-	webhook := pod("webhook", "False", "True")
-	webhook.Labels = map[string]string{"app.kubernetes.io/name": "gridmesh-admission"}
-	r.on.pods["a-2"] = []*corev1.Pod{webhook, pod("kept", "False", "True")}
-	r.say("a-2", "true", "yes=3 no=0 of=3 exact=true cut=true")
-	r.lose("a-2")
-	r.pass(10*time.Second, true)
-	if got := readies(r.on.pods["a-2"]); got != "webhook=False kept=True " {
-		t.Error(got)
-	}
 }
 
 func readies(list []*corev1.Pod) (text string) {

@@ -23,8 +23,4 @@ func TestAUnitThatCannotAgree(t *testing.T) {
 	r.lose("a-2", "a-3")
 	r.pass(7*time.Minute, false)
 	r.listedAre("they never agree again, or the daemons are gone")
-	r.pass(24*time.Hour, false)
-	r.lose("a-1")
-	r.pass(10*time.Minute, false)
-	r.listedAre("the last one is lost, too, and who was released is not revived by that", "a-1")
 }

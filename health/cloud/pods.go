@@ -29,13 +29,11 @@ func condition(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition
 func isTrue(c *corev1.PodCondition) bool { return c != nil && c.Status == corev1.ConditionTrue }
 
 // readyAgain is the condition Ready of a pod that the controller manager marked: it leaves
-// ContainersReady true (MarkPodsNotReady), which a kubelet never does, and readiness gates.
+// ContainersReady true (MarkPodsNotReady), which a kubelet never does, and readiness gates. One of the
+// webhook stays marked: each write would be sent there, and wait.
 func readyAgain(p *corev1.Pod, now time.Time) (corev1.PodCondition, bool) {
 	ready := condition(p, corev1.PodReady)
-	if p.Labels[names.AppLabel] == names.Admission { // API servers are to be sent to others that are heard
-		return corev1.PodCondition{}, false
-	}
-	if p.DeletionTimestamp != nil || ready == nil || ready.Status != corev1.ConditionFalse || !isTrue(condition(p, corev1.ContainersReady)) {
+	if p.DeletionTimestamp != nil || p.Labels[names.AppLabel] == names.Admission || ready == nil || ready.Status != corev1.ConditionFalse || !isTrue(condition(p, corev1.ContainersReady)) {
 		return corev1.PodCondition{}, false
 	}
 	for _, gate := range p.Spec.ReadinessGates {

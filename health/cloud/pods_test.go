@@ -47,6 +47,16 @@ func TestAShieldThatEndsWithoutAVerdict(t *testing.T) {
 	r.podsAre("that is not for us to decide", "kept=True ")
 }
 
+// A webhook on a node that the cloud does not hear is not to be sent to: each write would wait for it.
+func TestTheWebhookIsNotKept(t *testing.T) {
+	r := shielded(t)
+	of := pod("webhook", "False", "True")
+	of.Labels = map[string]string{"app.kubernetes.io/name": "gridmesh-admission"}
+	r.on.pods["a-2"] = []*corev1.Pod{of, pod("other", "False", "True")}
+	r.pass(2*time.Minute, true)
+	r.podsAre("it is kept", "webhook=False other=True ")
+}
+
 // A controller that ends between the list and the pods leaves them to the next one.
 func TestAShieldThatEndsWithItsController(t *testing.T) {
 	r := shielded(t)

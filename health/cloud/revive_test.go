@@ -56,6 +56,40 @@ func TestSilenceRevivesNobody(t *testing.T) {
 	}
 }
 
+// Who was released because its unit could not agree stays so when the last node that the cloud heard
+// is not heard any more, or is gone.
+func TestTheLastOneRevivesNobody(t *testing.T) {
+	for name, end := range map[string]func(*rig){
+		"lost": func(r *rig) { r.lose("a-3") },
+		"gone": func(r *rig) { delete(r.n, "a-3"); r.world.setNode(r.now, "a-3", node{}, true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.pass(10*time.Minute, true)
+			r.pass(45*time.Second, false)
+			r.lose("a-1", "a-2")
+			r.pass(time.Hour, false)
+			r.listedAre("two of three are dead")
+			r.on.taints["a-2"] = []corev1.Taint{evicting}
+			for range 2 {
+				end(r)
+				r.pass(10*time.Minute, false)
+				if r.on.list["a-1"] != "" || r.on.list["a-2"] != "" {
+					t.Errorf("%v are kept", r.on.list)
+				}
+				r.tainted("a-2", evicting, true)
+				if name == "lost" { // of who is gone another controller knows nothing
+					r = r.restart()
+					r.pass(2*time.Minute, false)
+					r.tainted("a-2", evicting, true)
+					r.back("a-3")
+					r.pass(10*time.Minute, false)
+				}
+			}
+		})
+	}
+}
+
 // A unit that lost its uplink while no controller looked is held by the next one, and who was lost
 // before that is not: the API server says when it took the last renewal.
 func TestAUnitFellSilentWhileNobodyLooked(t *testing.T) {

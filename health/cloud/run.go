@@ -52,7 +52,7 @@ func (l live) Evict(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // EditTaints implements Cluster.
-func (l live) EditTaints(ctx context.Context, node, uid string, edit func(live *corev1.Node) []corev1.Taint) error {
+func (l live) EditTaints(ctx context.Context, node, uid string, edit func(*corev1.Node) []corev1.Taint) error {
 	return typed.EditTaints(ctx, l.client, node, uid, edit)
 }
 
@@ -60,6 +60,19 @@ func (l live) EditTaints(ctx context.Context, node, uid string, edit func(live *
 func (l live) Event(node, uid, kind, reason, text string) {
 	about := corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(uid)}
 	l.events.Event(about, kind, reason, text)
+}
+
+// lapse is for how long an entry counts that ended: whoever wrote it may have another clock.
+const lapse = time.Minute
+
+// inForce are the nodes of a list that it keeps at a time.
+func inForce(list map[string]string, now time.Time) (kept []string) {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if until, err := time.Parse(time.RFC3339, list[name]); err == nil && now.Sub(until) <= lapse {
+			kept = append(kept, name)
+		}
+	}
+	return kept
 }
 
 // Run keeps the shield of a cluster, and the table of its units, until ctx ends. Both and the
@@ -79,9 +92,9 @@ func Run(ctx context.Context, cfg Config, c *kube.Client, namespace string, ev *
 	if !w.begin(ctx, &cfg, m) {
 		return nil
 	}
-	listed, there := w.shield.Get(namespace + "/" + names.Shield)
-	k := New(cfg, live{c, namespace, ev}, m, slices.Sorted(maps.Keys(listed)), time.Now())
-	k.absent = !there
+	table, there := w.shield.Get(namespace + "/" + names.Shield)
+	k := New(cfg, live{c, namespace, ev}, m, inForce(table, time.Now()), time.Now())
+	k.found(table, there)
 	k.units.found(nil) // the first look has the table where there is one
 	defer k.work.Wait()
 	tick := time.NewTicker(cfg.Every)

@@ -70,9 +70,9 @@ func (k *Keeper) taint(ctx context.Context, now time.Time, name string, s *seen,
 	suspect := k.unseen[name]
 	kind := fmt.Sprint(evict, spare, suspect)
 	k.taints.begin(ctx, now, name, kind, func(ctx context.Context) error {
-		err := k.cluster.EditTaints(ctx, name, s.uid, func(live *corev1.Node) []corev1.Taint {
-			list := with(live.Spec.Taints, unseen, suspect, now)
-			if c := readyOf(live); spare || evict && (c == nil || c.Status == corev1.ConditionUnknown) { // it may be back by now
+		err := k.cluster.EditTaints(ctx, name, s.uid, func(n *corev1.Node) []corev1.Taint {
+			list := with(n.Spec.Taints, unseen, suspect, now)
+			if spare || evict && keepNode("")(n).ready == corev1.ConditionUnknown { // it may be back by now
 				list = with(list, evicting, evict, now)
 			}
 			return list

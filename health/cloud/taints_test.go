@@ -21,20 +21,6 @@ func dead(t *testing.T) *rig {
 	return r
 }
 
-// One that is back, which is not heard here yet, gets no taint that ends its pods.
-func TestNoTaintForANodeThatIsBack(t *testing.T) {
-	r := newRig(t)
-	r.pass(40*time.Second, true)
-	r.lose("a-2")
-	r.say("a-2", "false", "yes=0 no=2 of=3 exact=true")
-	r.on.back = true
-	r.pass(20*time.Second, true)
-	r.tainted("a-2", evicting, false)
-	r.on.back = false
-	r.pass(20*time.Second, true)
-	r.tainted("a-2", evicting, true)
-}
-
 func (r *rig) tainted(node string, taint corev1.Taint, want bool) {
 	r.t.Helper()
 	if got := find(r.on.taints[node], taint) >= 0; got != want {
@@ -73,6 +59,20 @@ func TestTheTaintOfANodeThatIsBack(t *testing.T) {
 	r.set("a-2", n)
 	r.say("a-2", "true", "yes=3 no=0 of=3 exact=true")
 	r.pass(10*time.Second, true)
+	r.tainted("a-2", evicting, true)
+}
+
+// A node that came back, which was not told here yet, does not lose its pods.
+func TestNoTaintOnANodeThatIsHeard(t *testing.T) {
+	r := newRig(t)
+	r.on.heard = true
+	r.pass(40*time.Second, true)
+	r.lose("a-2")
+	r.say("a-2", "false", "yes=0 no=2 of=3 exact=true")
+	r.pass(20*time.Second, true)
+	r.tainted("a-2", evicting, false)
+	r.on.heard = false
+	r.pass(20*time.Second, true)
 	r.tainted("a-2", evicting, true)
 }
 

@@ -79,8 +79,7 @@ func (w *watched) follow(k *Keeper, now time.Time) {
 		}
 	}
 	if len(w.shield.Changes()) > 0 {
-		_, there := w.shield.Get(w.namespace + "/" + names.Shield)
-		k.absent = !there
+		k.found(w.shield.Get(w.namespace + "/" + names.Shield))
 	}
 	if len(w.units.Changes()) > 0 {
 		table, _ := w.units.Get(w.namespace + "/" + names.Units) // nil where it is gone

@@ -33,21 +33,13 @@ func keepNode(unitKey string) func(*corev1.Node) node {
 			verdict: n.Annotations[names.NodeHealth], evidence: n.Annotations[names.Evidence], taints: n.Spec.Taints,
 			voted: taken(n.ManagedFields, names.Evidence),
 		}
-		if c := readyOf(n); c != nil {
-			k.ready, k.since = c.Status, c.LastTransitionTime.Time
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				k.ready, k.since = c.Status, c.LastTransitionTime.Time
+			}
 		}
 		return k
 	}
-}
-
-// readyOf is a Node's condition Ready; nil where it has none.
-func readyOf(n *corev1.Node) *corev1.NodeCondition {
-	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c
-		}
-	}
-	return nil
 }
 
 // taken is when the API server last took a write of a field, by its own clock; zero where it
@@ -195,6 +187,29 @@ func (w *world) tidy(name string) {
 
 func (n *node) lost() bool  { return n.ready == corev1.ConditionUnknown }
 func (n *node) alive() bool { return !n.lost() }
+
+// meet notes what nodes that were found tell of each other, once all are.
+func (w *world) meet(now time.Time) {
+	for _, u := range w.units {
+		last := shield.Missed(now, func(yield func(shield.Node) bool) {
+			for name := range u.nodes {
+				if !yield(w.nodes[name].past) {
+					return
+				}
+			}
+		})
+		for name := range u.nodes {
+			s := w.nodes[name]
+			s.past = s.past.Met(w.cfg, u.past, last)
+		}
+	}
+}
+
+// decided notes what was decided of a node, and whether that is sure.
+func (w *world) decided(now time.Time, name string, a shield.Action, sure bool) {
+	s := w.nodes[name]
+	s.past = s.past.Decided(now, w.cfg, a, w.units[s.unit].past, sure)
+}
 
 // decide says what is to become of a node.
 func (w *world) decide(now time.Time, name string) (shield.Action, string) {

@@ -47,9 +47,9 @@ type Node struct {
 	// Kept says that its pods stayed when it was last decided about, or that a list says so
 	// that was found.
 	Kept bool
-	// Released says that it was lost, and its pods did not stay; neither was it heard since then,
-	// nor voted well.
-	Released bool
+	// Given says that it was released while it was lost, by a unit that could not agree for long
+	// (Decided): that the unit then falls silent does not take it back.
+	Given bool
 }
 
 // Unit is what the cloud knows of a node's unit. How that changes: past.go.
@@ -209,7 +209,7 @@ func frozen(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	switch {
 	case n.Lost && !n.Kept && n.Verdict == Dead:
 		return Nothing, why + ", and said before that it is dead"
-	case n.Lost && !n.Kept && (n.Released || !n.Since.After(u.Heard)):
+	case n.Lost && !n.Kept && (n.Given || !n.Since.After(u.Heard)):
 		return Nothing, why + ", and did not keep it before"
 	case n.Lost && c.Autonomy > 0 && now.Sub(n.Since) > c.Autonomy && u.Most:
 		return Hold, why + ", and most of the cluster is lost"

@@ -4,7 +4,8 @@
 // It is pure: what is known of a node and of its unit, and the time, go in; an action and
 // its reason come out. Times are those at which the controller saw something itself, and for
 // what it finds as it begins those at which the API server took it: clocks of nodes may be an
-// hour off, so what they write into Leases and annotations tells nothing but that it changed.
+// hour off, so what they write into Leases and annotations tells nothing but that it changed. A
+// renewal that is told late counts from when the API server took it, too.
 //
 //	decide.go  what is to become of a node
 //	past.go    how what is known of a unit and of a node changes
@@ -27,7 +28,8 @@
 //	silent                    any                   lost for an hour      HoldBound: of its pods those stay that
 //	                                                                      are bound to the unit
 //	silent                    any                   lost before, and not
-//	                                                kept, or given up     Nothing: it stays as it was
+//	                                                kept, given up, or
+//	                                                released meanwhile    Nothing: it stays as it was
 //	silent for long, though
 //	the cloud hears the unit  well                  lost, and was kept    Hold for a while
 //	                          any                   any                   Nothing: nobody votes any more
@@ -35,7 +37,7 @@
 //	never seen, or gone       any                   any                   Nothing: nobody votes there
 //
 // Dead is proven where the whole unit was asked, more than half of the nodes that the cloud
-// knows there said so, and that was seen to be written: what a controller finds when it begins
+// knows there said so, by who holds the unit's Lease or did before, and that was seen to be written: what a controller finds when it begins
 // may be of any age, and takes no pods. It keeps them where the node is on the list that it finds,
 // or the API server says when it took the verdict.
 //

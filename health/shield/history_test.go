@@ -123,7 +123,6 @@ type watcher struct {
 	begun   time.Time
 	listed  map[string]bool
 	actions map[string]Action
-	steady  bool // it never begins anew, and remembers whom it released
 }
 
 // begins is one that begins, with the list of the one before.
@@ -135,6 +134,9 @@ func begins(w *site, listed map[string]bool) *watcher {
 		if k.nodes[name], k.marks[name] = is, n.mark; is.Kept {
 			k.unit.Again = w.now
 		}
+	}
+	for name, n := range k.nodes {
+		k.nodes[name] = n.Met(Default(), k.unit, Missed(w.now, maps.Values(k.nodes)))
 	}
 	return k
 }
@@ -164,12 +166,13 @@ func (k *watcher) look() {
 	next := map[string]bool{}
 	for name, n := range k.nodes {
 		action, _ := Decide(now, Default(), n, k.unit)
-		if now.Sub(k.begun) <= Default().Silent && !action.Keeps() { // as health/cloud has it
+		sure := now.Sub(k.begun) > Default().Silent
+		if !sure && !action.Keeps() { // as health/cloud has it
 			if action = Nothing; k.listed[name] {
 				action = Hold
 			}
 		}
-		n.Decided(action, now.Sub(k.begun) > Default().Silent)
+		n = n.Decided(now, Default(), action, k.unit, sure)
 		if k.nodes[name], k.actions[name] = n, action; n.Kept {
 			next[name] = true
 		}
@@ -198,8 +201,8 @@ func (w *site) change(r *rand.Rand) {
 	w.since = w.now
 }
 
-// law says which is broken of a node, or "". Given are who was given up, or lost and not kept, for who
-// begins anew while the unit was heard, and neither heard nor voted well since.
+// law says which is broken of a node, or "". Given are who was given up, or lost and not kept while
+// the unit was heard, or after it could not agree for long, and neither heard nor voted well since.
 func (k *watcher) law(name string, given map[string]bool) string {
 	w, n, action := k.w, k.w.nodes[name], k.actions[name]
 	switch {
@@ -207,7 +210,8 @@ func (k *watcher) law(name string, given map[string]bool) string {
 		delete(given, name)
 	case given[name] && action.Keeps():
 		return "it was given up, and is revived by silence"
-	case action == Evict, !action.Keeps() && (k.steady || !n.since.After(w.renewed)) && w.now.Sub(k.begun) > Default().Silent:
+	case w.now.Sub(k.begun) <= Default().Silent:
+	case action == Evict, !action.Keeps() && (!n.since.After(w.renewed) || w.now.Sub(w.renewed) > Default().Doubt):
 		given[name] = true
 	}
 	c := Default()
@@ -228,7 +232,6 @@ func TestHistories(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := newSite(t, 2+r.IntN(4))
 		steady, anew := begins(w, nil), begins(w, nil)
-		steady.steady = true
 		dead := [2]map[string]bool{{}, {}}
 		held := [2]map[string]time.Time{{}, {}} // who was held when the unit was heard again
 		calm := 0
@@ -267,9 +270,7 @@ func TestHistories(t *testing.T) {
 			steady.look()
 			anew.look()
 		}
-		known := maps.Clone(anew.listed) // whom another one released nobody tells who begins anew: rather it holds him
-		maps.DeleteFunc(known, func(name string, _ bool) bool { return steady.nodes[name].Released })
-		if !maps.Equal(steady.listed, known) {
+		if !maps.Equal(steady.listed, anew.listed) {
 			t.Fatalf("seed %d: one keeps %v, and who began anew %v", seed, steady.listed, anew.listed)
 		}
 	}

@@ -1,6 +1,9 @@
 package shield
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // Renewed notes that the unit's Lease is seen to be renewed; at is when the API server took that,
 // zero where it does not say so. That counts where it was long ago, and after the last one was seen:
@@ -51,24 +54,49 @@ func Found(now time.Time, n Node, voted time.Time, kept bool) Node {
 	return n
 }
 
+// Missed is when the last node of a unit was missed, as one finds them; now where the cloud hears
+// one.
+func Missed(now time.Time, unit iter.Seq[Node]) (last time.Time) {
+	for n := range unit {
+		switch {
+		case !n.Lost:
+			return now
+		case n.Since.After(last):
+			last = n.Since
+		}
+	}
+	return last
+}
+
+// Met is what is known of a node that was found, once all of its unit are; last is when the cloud
+// missed the last of these. Who was lost before that, in a unit that had been silent for long, was
+// released then (mute), or the list had it.
+func (n Node) Met(c Config, u Unit, last time.Time) Node {
+	silent := last.Sub(u.Heard)
+	n.Given = n.Lost && !n.Kept && n.Since.Before(last) && (silent > c.Fresh+c.HoldVerdict || silent > c.Doubt && n.Verdict != Well)
+	return n
+}
+
 // Next is what is known of a node after it was seen anew; voted says that its verdict, or what
 // that rests on, is another one.
 func (n Node) Next(now time.Time, next Node, voted bool) Node {
 	next.Kept, next.Since = n.Kept, now
 	if n.Lost {
-		next.Since, next.Released = n.Since, n.Released && next.Lost && !(voted && next.Verdict == Well)
+		next.Since = n.Since
 	}
+	next.Given = n.Given && next.Lost && !(voted && next.Verdict == Well)
 	if next.Voted = now; !voted {
 		next.Voted, next.Found, next.Dated = n.Voted, n.Found, n.Dated
 	}
 	return next
 }
 
-// Decided notes whether its pods stay. For who has just begun to look that says nothing of others'
-// reasons: begun is false for as long.
-func (n *Node) Decided(action Action, begun bool) {
-	n.Kept = action.Keeps()
-	n.Released = n.Lost && !n.Kept && (begun || n.Released)
+// Decided is what is known of a node after it was decided about; sure says that it was by what the
+// unit does, which who has just begun to look does not know yet.
+func (n Node) Decided(now time.Time, c Config, a Action, u Unit, sure bool) Node {
+	n.Kept = a.Keeps()
+	n.Given = n.Given || n.Lost && !n.Kept && sure && now.Sub(u.Heard) > c.Doubt
+	return n
 }
 
 // Voted notes that a vote of the unit is seen to be written: it has an uplink, or had one just

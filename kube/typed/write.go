@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -94,14 +95,16 @@ func Evict(ctx context.Context, c *kube.Client, pod *corev1.Pod) error {
 	return nil
 }
 
-// EditTaints writes what edit makes of the taints of the Node of a name and UID, as it is
-// now, where that is something else.
-func EditTaints(ctx context.Context, c *kube.Client, node, uid string, edit func(live *corev1.Node) []corev1.Taint) error {
+// EditTaints writes what edit makes of the taints of the Node of a name and UID, as it is now, where
+// that is something else. edit may change the Node's own list.
+func EditTaints(ctx context.Context, c *kube.Client, node, uid string, edit func(*corev1.Node) []corev1.Taint) error {
 	live, err := c.Typed.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read the taints of node %s: %w", node, err)
 	}
-	taints := edit(live.DeepCopy())
+	asked := *live
+	asked.Spec.Taints = slices.Clone(live.Spec.Taints)
+	taints := edit(&asked)
 	if string(live.UID) != uid || equality.Semantic.DeepEqual(taints, live.Spec.Taints) {
 		return nil // another node by now, or somebody else did it
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/gridmesh/gridmesh/admission/mutate"
+	"github.com/gridmesh/gridmesh/api/names"
 )
 
 // pod is a ready one on a node.
@@ -55,6 +56,12 @@ func terminating(p *corev1.Pod, now time.Time) *corev1.Pod {
 	return p
 }
 
+// webhook is a pod of gridmesh-admission.
+func webhook(p *corev1.Pod) *corev1.Pod {
+	p.Labels[names.AppLabel] = names.Admission
+	return p
+}
+
 func pods(now time.Time) []Case {
 	sets := func(status corev1.ConditionStatus, kinds ...corev1.PodConditionType) func(Object) {
 		return change(func(p *corev1.Pod) { conditioned(p, status, now, kinds...) })
@@ -64,6 +71,7 @@ func pods(now time.Time) []Case {
 	return []Case{
 		{Name: "the mark", Old: fresh(), Change: mark, Want: mutate.Shielded, Nothing: true},
 		{Name: "the mark, by a manager without accounts", Old: fresh(), Change: mark, By: "system:kube-controller-manager", Want: mutate.Shielded, Nothing: true},
+		{Name: "the mark of a webhook", Old: webhook(fresh()), Change: mark, Want: mutate.OtherChange},
 		{Name: "the mark, by its kubelet", Old: fresh(), Change: mark, By: "system:node:" + Lost},
 		{Name: "the mark, by another controller", Old: fresh(), Change: mark, By: "system:serviceaccount:kube-system:endpointslice-controller"},
 		{Name: "the mark and another change", Old: fresh(), Change: change(func(p *corev1.Pod) {
