@@ -136,10 +136,18 @@ func (m *Machine) expire(now time.Time, out *Effects) {
 	}
 }
 
-// end decides by the answers that came.
+// end decides by the answers that came. Who stood still until long after their time knows nothing by
+// them: nodes may be back since. It asks anew.
 func (m *Machine) end(now time.Time, number int64, out *Effects) {
 	q := m.asking[number]
 	delete(m.asking, number)
+	if now.Sub(q.until) > m.cfg.AskFor {
+		for _, name := range q.targets {
+			delete(m.suspects, name)
+			delete(m.last, name)
+		}
+		return
+	}
 	if n := m.view.Len(); n > 2 && 2*q.answers <= n-q.unsent { // it may be this node alone that they do not answer
 		m.unheard = now.Add(spared * m.cfg.Every)
 	}

@@ -101,3 +101,36 @@ func TestQuestionsThatWereNotSent(t *testing.T) {
 		})
 	}
 }
+
+// A leader that stood still while it was answered decides nothing by that: who was dead then may be
+// back. It asks anew; one that was only a little late does decide.
+func TestALeaderThatStoodStill(t *testing.T) {
+	for late, decides := range map[time.Duration]bool{time.Second: true, 15 * time.Second: false} {
+		u := leading(5)
+		victim := u.rank(3)
+		var asked []Question
+		for len(asked) == 0 {
+			asked = u.round([]string{victim}, allBut(victim, No)).Ask
+		}
+		for _, from := range u.view.Names() {
+			if from != victim {
+				u.step(Answered{Question: asked[0].Number, From: from, Results: []Result{{victim, No}}})
+			}
+		}
+		u.now = u.now.Add(u.cfg.AskFor + late)
+		if out := u.step(Tick{}); (len(out.Write) > 0) != decides {
+			t.Errorf("%s late it writes %+v", late, out.Write)
+		}
+		if decides {
+			continue
+		}
+		anew := false
+		for range u.cfg.Suspicion + 4 { // it leads anew once it hears the others again
+			u.round([]string{victim}, allBut(victim, No))
+			anew = anew || u.isAsked(victim)
+		}
+		if !anew {
+			t.Error("it does not ask anew")
+		}
+	}
+}
