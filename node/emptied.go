@@ -28,7 +28,7 @@ func (l *loop) disbelieves(snap *topology.Snapshot) bool {
 	case !hasAny(snap) && l.hadAny():
 		why = manifestsGoneText
 	case l.raw == nil && l.restored != nil && hasAny(l.restored.Snapshot):
-		if p := spoilt(snap); p != nil {
+		if p := spoilt(snap, l.restored.Snapshot); p != nil {
 			why = emptied(manifestsSpoiltText + p.String())
 		}
 	}
@@ -40,35 +40,6 @@ func (l *loop) disbelieves(snap *topology.Snapshot) bool {
 		l.serveRestored()
 	}
 	return why != ""
-}
-
-// spoilt is a Problem of something that is left out, of a whole object or of a value; nil where
-// there is none. A field that does not exist leaves all else in force.
-func spoilt(snap *topology.Snapshot) *topology.Problem {
-	lost := func(list []topology.Problem) *topology.Problem {
-		for i, p := range list {
-			if p.Loss == topology.LostAll || p.Loss == topology.LostValue {
-				return &list[i]
-			}
-		}
-		return nil
-	}
-	if p := lost(snap.Problems); p != nil {
-		return p
-	}
-	for _, e := range snap.Services.All() {
-		if e.Service != nil {
-			if p := lost(e.Service.Problems); p != nil {
-				return p
-			}
-		}
-		for _, s := range e.Slices {
-			if p := lost(s.Problems); p != nil {
-				return p
-			}
-		}
-	}
-	return nil
 }
 
 // hadAny reports whether anything was served before, or may have been: by a run before,

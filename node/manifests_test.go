@@ -288,25 +288,27 @@ func TestManifestsThatAreNotInForce(t *testing.T) {
 // is right; without a run before, and of what is told while the agent runs, what is right is served.
 func TestManifestsThatAreWrongAtTheStart(t *testing.T) {
 	lost := topology.Problem{Object: "service default/web (file m/web.yaml document 1)", Field: "spec.ports", Text: "is empty", Loss: topology.LostValue}
-	otherAlone := func(where string) *topology.Snapshot {
-		o := nodetest.NewObjects()
-		o.Closed("other", "10.96.0.11", map[string]string{"a-2": "10.244.2.6"})
+	wrong := func(where string) *topology.Snapshot {
+		o := webAndOther()
+		key := topology.ObjectKey{Namespace: "default", Name: "web"}
+		e, _ := o.Snapshot().Services.Get(key)
+		switch where {
+		case "in the manifests":
+			o.Delete("web")
+		case "of a Service":
+			service := *e.Service
+			service.Ports, service.Problems = nil, []topology.Problem{lost}
+			o.Builder().SetService(&service)
+		case "of a slice":
+			slice := *e.Slices[0]
+			slice.Endpoints, slice.Problems = nil, []topology.Problem{lost}
+			o.Builder().SetSlice(&slice)
+		}
 		snap := *o.Snapshot()
 		if where == "in the manifests" {
 			snap.Problems = []topology.Problem{lost}
-			return &snap
 		}
-		e, _ := snap.Services.Get(topology.ObjectKey{Namespace: "default", Name: "other"})
-		if where == "of a Service" {
-			wrong := *e.Service
-			wrong.Problems = []topology.Problem{lost}
-			o.Builder().SetService(&wrong)
-		} else {
-			wrong := *e.Slices[0]
-			wrong.Problems = []topology.Problem{lost}
-			o.Builder().SetSlice(&wrong)
-		}
-		return o.Snapshot()
+		return &snap
 	}
 	for _, where := range []string{"in the manifests", "of a Service", "of a slice"} {
 		t.Run(where, func(t *testing.T) {
@@ -314,7 +316,7 @@ func TestManifestsThatAreWrongAtTheStart(t *testing.T) {
 				r := newRig(t)
 				r.runBefore(t)
 				r.kernel.Flush() // a boot
-				r.source.Publish(otherAlone(where))
+				r.source.Publish(wrong(where))
 				r.mustStart(t)
 				after(time.Hour)
 				r.wantServed(t, "what was before", webFrontend)
@@ -329,16 +331,51 @@ func TestManifestsThatAreWrongAtTheStart(t *testing.T) {
 				if got := r.findings(); len(got) > 0 {
 					t.Errorf("all is right: found are %v", got)
 				}
-				r.source.Publish(otherAlone(where))
+				r.source.Publish(wrong(where))
 				after(time.Minute)
 				r.wantServed(t, "told while it runs", otherFrontend)
 			})
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
-				r.source.Publish(otherAlone(where))
+				r.source.Publish(wrong(where))
 				r.mustStart(t)
 				after(time.Minute)
 				r.wantServed(t, "there was nothing before", otherFrontend)
+			})
+		})
+	}
+}
+
+// What was wrong when a run before served it holds up nothing, nor does what that did not have.
+func TestManifestsThatWereWrongBefore(t *testing.T) {
+	lost := func(object string) topology.Problem {
+		return topology.Problem{Object: object, Field: "spec.ports", Text: "is odd", Loss: topology.LostValue}
+	}
+	for _, tc := range []string{"service default/web", "service default/new (file m/new.yaml document 1)", "file m/torn.yaml document 1", "node a-1 (file m/n.yaml document 1)"} {
+		t.Run(tc, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				snapshot := func(o *nodetest.Objects) *topology.Snapshot {
+					if tc == "service default/web" {
+						e, _ := o.Snapshot().Services.Get(topology.ObjectKey{Namespace: "default", Name: "web"})
+						service := *e.Service
+						service.Problems = []topology.Problem{lost(tc)}
+						o.Builder().SetService(&service)
+						return o.Snapshot()
+					}
+					snap := *o.Snapshot()
+					snap.Problems = []topology.Problem{lost(tc)}
+					return &snap
+				}
+				r := newRig(t)
+				r.mustStart(t)
+				r.source.Publish(snapshot(webOnly()))
+				after(time.Minute)
+				r.stop()
+				r.again()
+				r.source.Publish(snapshot(webAndOther()))
+				r.mustStart(t)
+				after(time.Minute)
+				r.wantServed(t, "followed", webFrontend, otherFrontend)
 			})
 		})
 	}

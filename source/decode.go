@@ -45,7 +45,11 @@ func (m *manifests) unknown(at origin, err error, cure string) {
 	}
 	text += ", and is passed over; " + cure
 	if at.live {
-		m.lost(topology.LostField, at.String(), field, "%s", text)
+		loss := topology.LostNothing
+		if strings.HasPrefix(field, "metadata.") { // no version has others there
+			loss = topology.LostField
+		}
+		m.lost(loss, at.String(), field, "%s", text)
 		return
 	}
 	m.refuse(topology.LostField, at, field, "%s", text)

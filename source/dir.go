@@ -143,6 +143,9 @@ func (d *Dir) read(files []file) (changed bool) {
 		if f.read(); had {
 			f.stay(old)
 		}
+		if f.empty && f.torn == nil { // a power cut leaves one, too
+			f.content.lost(topology.LostAll, "file "+f.path, "", "is empty; write what it is to have, or remove it")
+		}
 		same := had && f.path == old.path && f.fault == old.fault && (f.fault != "" || f.sum == old.sum)
 		if same {
 			f.content, f.torn = old.content, old.torn

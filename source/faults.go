@@ -32,8 +32,11 @@ func (m *manifests) refuse(loss topology.Loss, at origin, field, format string, 
 	m.refuses(at)
 }
 
-// refuses notes that no API server takes an object as it is.
+// refuses notes that no API server takes an object as it is. What one told it has taken.
 func (m *manifests) refuses(at origin) {
+	if at.live {
+		return
+	}
 	if m.refused == nil {
 		m.refused = map[origin]bool{}
 	}

@@ -278,7 +278,9 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 		})
 	case "ServiceCIDR networking.k8s.io/v1", "ServiceCIDR networking.k8s.io/v1beta1":
 		decode(m, at, raw, func(c *networkingv1.ServiceCIDR) {
-			m.ranges(at, "spec.cidrs", c.Spec.CIDRs)
+			if m.ranges(at, "spec.cidrs", c.Spec.CIDRs); len(c.Spec.CIDRs) == 0 {
+				m.refuse(topology.LostValue, at, "spec.cidrs", "is empty; write a range, or remove the object")
+			}
 			m.cidrs = append(m.cidrs, placed[[]netip.Prefix]{convert.ServiceCIDR(c), at})
 		})
 	}

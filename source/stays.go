@@ -54,9 +54,9 @@ func (m *manifests) keep(before *manifests) {
 	here, had := m.sound(), before.sound()
 	kept, places := map[string]bool{}, map[string]bool{}
 	stays := func(o origin) bool {
-		is := o.name != "" && !here[o.name] && had[o.name]
+		is := o.name != "" && !here[o.key()] && had[o.key()]
 		if is {
-			kept[o.name], places[o.String()] = true, true
+			kept[o.key()], places[o.String()] = true, true
 		}
 		return is
 	}
@@ -111,10 +111,18 @@ type written interface{ from() origin }
 
 func (o origin) from() origin { return o }
 
+// key tells what an API server told from what is written to be put over it.
+func (o origin) key() string {
+	if o.live {
+		return o.name + " of an API server"
+	}
+	return o.name
+}
+
 func addNames[T written](all map[string]bool, list []T, without map[origin]bool) {
 	for _, o := range list {
 		if !without[o.from()] {
-			all[o.from().name] = true
+			all[o.from().key()] = true
 		}
 	}
 }
@@ -122,7 +130,7 @@ func addNames[T written](all map[string]bool, list []T, without map[origin]bool)
 // named are those that have one of the names: several where it is there twice.
 func named[T written](all []T, names map[string]bool) (found []T) {
 	for _, o := range all {
-		if names[o.from().name] {
+		if names[o.from().key()] {
 			found = append(found, o)
 		}
 	}
@@ -131,6 +139,6 @@ func named[T written](all []T, names map[string]bool) (found []T) {
 
 // instead are objects, with those of before that have one of some names.
 func instead[T written](now, before []T, names map[string]bool) []T {
-	now = slices.DeleteFunc(now, func(o T) bool { return names[o.from().name] })
+	now = slices.DeleteFunc(now, func(o T) bool { return names[o.from().key()] })
 	return append(now, named(before, names)...)
 }

@@ -113,6 +113,35 @@ func TestWhatWasNeverReadIsTold(t *testing.T) {
 	}
 }
 
+// A file without a byte is told, also where it never had any.
+func TestAnEmptyFileIsTold(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "m.yaml", "")
+	d := NewDir(dir)
+	for range 2 {
+		inForce(t, d)
+		wantTold(t, newest(&d.Snapshots), []string{"m.yaml: is empty; write what it is to have, or remove it"})
+	}
+	write(t, dir, "m.yaml", "# nothing\n")
+	inForce(t, d)
+	wantTold(t, newest(&d.Snapshots), nil)
+}
+
+// A typo in what is put over an API server's object, in one file with it, leaves what was put over it.
+func TestWhatIsPutOverALiveOneStays(t *testing.T) {
+	const live = "{apiVersion: v1, kind: Service, metadata: {name: web, uid: u}, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}\n---\n"
+	const over = "{apiVersion: v1, kind: Service, metadata: {name: web, annotations: {topologyKeys: '[\"unit\"]'}}, spec: {ports: [{port: 80}]}}\n"
+	dir := t.TempDir()
+	d := NewDir(dir)
+	for _, text := range []string{over, strings.Replace(over, "[{port: 80}]", "80", 1), strings.Replace(over, "port: 80", "port: 99999", 1)} {
+		write(t, dir, "m.yaml", live+text)
+		inForce(t, d)
+		if e, _ := newest(&d.Snapshots).Services.Get(topology.ObjectKey{Namespace: "default", Name: "web"}); e.Service.TopologyKeys == nil || len(e.Service.Ports) != 1 {
+			t.Errorf("%s: in force is %+v", text, e.Service)
+		}
+	}
+}
+
 // What no API server takes is in force as far as it goes where there is nothing better of
 // before, and follows its file; from the moment on that it is right, that is what stays.
 func TestWhatWasNeverRightIsFollowed(t *testing.T) {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gridmesh/gridmesh/topology"
@@ -40,6 +41,10 @@ func (p *ProblemIndex) next(v *topology.View, cat *render.Catalog, others []topo
 	for _, key := range keys {
 		list = append(list, p.bad[key]...)
 	}
+	// What is lost comes first, for the rest may be cut.
+	slices.SortStableFunc(list, func(a, b topology.Problem) int {
+		return cmp.Compare(min(b.Loss, 1), min(a.Loss, 1))
+	})
 	if len(list) > maxListed {
 		list, more = list[:maxListed], len(list)-maxListed
 	}
