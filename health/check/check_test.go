@@ -61,8 +61,11 @@ func TestANodeSpokeFromElsewhere(t *testing.T) {
 	c := checker(t, cfg, nil)
 	there, gone := addr(40), addr(41)
 	got := c.Round(t.Context(), []Target{
-		{Node: "at its own", Addr: there, Spoke: gone}, {Node: "where it spoke", Addr: gone, Spoke: there}, {Node: "of no own", Spoke: there},
-		{Node: "at neither", Addr: gone, Spoke: addr(42)}, {Node: "dead", Addr: gone},
+		{Node: "at its own", Addr: there, Spoke: gone},
+		{Node: "where it spoke", Addr: gone, Spoke: there},
+		{Node: "of no own", Spoke: there},
+		{Node: "at neither", Addr: gone, Spoke: addr(42)},
+		{Node: "dead", Addr: gone},
 	})
 	if want := map[string]bool{"at its own": true, "where it spoke": true, "of no own": true, "dead": false}; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

@@ -84,7 +84,7 @@ func (n Node) Next(now time.Time, next Node, voted bool) Node {
 	if n.Lost {
 		next.Since = n.Since
 	}
-	next.Given = n.Given && next.Lost && !(voted && next.Verdict == Well)
+	next.Given = n.Given && next.Lost && (!voted || next.Verdict != Well)
 	if next.Voted = now; !voted {
 		next.Voted, next.Found, next.Dated = n.Voted, n.Found, n.Dated
 	}

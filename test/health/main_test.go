@@ -138,7 +138,7 @@ func policies(t *testing.T) {
 }
 
 // controller starts gridmesh-controller, which keeps the shield.
-func controller(t *testing.T) *edge.Process {
+func controller(t *testing.T) {
 	t.Helper()
 	must(t, c.HealthRights())
 	config, err := c.ControllerKubeconfig()
@@ -151,7 +151,6 @@ func controller(t *testing.T) *edge.Process {
 		}
 		p.Kill()
 	})
-	return p
 }
 
 // deadNodes is where a node's daemon tells whom the unit votes dead.
