@@ -189,6 +189,9 @@ func (m *Machine) wake() time.Time {
 // own votes, or by the word of who leads, for some rounds. All others are to be
 // taken for what the cloud said last.
 func (m *Machine) Dead(now time.Time) (list []string) {
+	if len(m.verdicts) == 0 && len(m.dead) == 0 { // of who does not lead, as a rule
+		return nil
+	}
 	for _, name := range m.view.Names() {
 		if m.isDead(now, name) {
 			list = append(list, name)
