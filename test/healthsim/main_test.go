@@ -17,9 +17,9 @@ import (
 // meanwhile.
 func TestNoWrongVerdict(t *testing.T) {
 	rows := append([]page.Row{
-		{"everything at once", "stall=10%,loss=10%,restart,clock,uplink=one"},
-		{"a cut of a unit that is busy", "halves,stall=10%,clock"},
-		{"a third without uplink", "thirds,uplink=all"},
+		{Title: "everything at once", Faults: "stall=10%,loss=10%,restart,clock,uplink=one"},
+		{Title: "a cut of a unit that is busy", Faults: "halves,stall=10%,clock"},
+		{Title: "a third without uplink", Faults: "thirds,uplink=all"},
 	}, page.Rows...)
 	for _, row := range rows {
 		for _, n := range []int{3, 12, 30} {

@@ -54,7 +54,9 @@ func (w *World) Verdict(by, about int, dead bool) {
 			j.detected = append(j.detected, w.now-n.died)
 		}
 	case !n.fine || w.now-n.since < grace:
-		j.cut++
+		if j.counts { // before that, agents that have not begun
+			j.cut++
+		}
 	case j.counts:
 		how = "wrong"
 		j.wrong++
