@@ -17,6 +17,7 @@ import (
 	"github.com/gridmesh/gridmesh/health"
 	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/vote"
+	"github.com/gridmesh/gridmesh/internal/latest"
 )
 
 // site is a unit of daemons that reach each other, but for those that are dead.
@@ -66,7 +67,7 @@ func newSite(ctx context.Context, t *testing.T, n int) *site {
 			time.Sleep(10 * time.Second * time.Duration(i) / time.Duration(n)) // nobody begins all nodes at once
 			s.all.Go(func() { _ = at.daemon.Run(ctx) })
 			s.all.Go(func() {
-				_ = health.HoldLease(ctx, client, "gridmesh", name, at.units, at.daemon.May(), func(until time.Time) { at.daemon.SetLease(ctx, until) }, slog.New(slog.DiscardHandler))
+				_ = health.HoldLease(ctx, client, "gridmesh", name, at.units, at.daemon.May(), at.daemon.Quits(), func(until time.Time) { at.daemon.SetLease(ctx, until) }, slog.New(slog.DiscardHandler))
 			})
 			at.tell(s.unit())
 			at.daemon.SetUplink(ctx, true)
@@ -94,11 +95,7 @@ func (s *site) unit() health.Unit {
 func (n *node) tell(u health.Unit) {
 	u.Members = slices.Clone(u.Members)
 	n.daemon.SetUnit(n.ctx, u)
-	select {
-	case <-n.units:
-	default:
-	}
-	n.units <- u.Name
+	latest.Put(n.units, u.Name)
 }
 
 // watch has all learn what changed in the cloud, half a second later.

@@ -144,7 +144,7 @@ func (m *mesh) vote(i int) {
 			a.dead[about] = dead
 			m.w.Verdict(i, about, dead)
 			if a.up {
-				m.w.Wrote()
+				m.w.Wrote(false)
 			}
 		}
 	}

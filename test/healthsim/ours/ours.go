@@ -26,6 +26,8 @@ type agent struct {
 	cfg      vote.Config
 	up, may  bool
 	informed bool // it was told what stands in the cloud
+	holding  *holding
+	quit     quit // the last one that nobody took
 	wake     time.Time
 	dead     []string // whom it held for dead
 }
@@ -62,6 +64,11 @@ func (u *Unit) Start(i int) {
 	cfg := vote.Default(u.w.Name(i))
 	u.nodes[i] = agent{Machine: vote.New(cfg), cfg: cfg}
 	u.step(i, vote.Members{View: u.view})
+	for _, word := range u.cloud.kept[i] {
+		if word.Node != "" {
+			u.step(i, word)
+		}
+	}
 	u.inform(i)
 }
 
@@ -83,6 +90,7 @@ func (u *Unit) step(i int, e vote.Event) {
 	u.carry(i, now, out)
 	if may := a.May(now); may != a.may {
 		a.may = may
+		u.hold(i)
 		u.inform(i)
 	}
 	switch e.(type) {
@@ -158,6 +166,9 @@ func (u *Unit) report(i, to int, r vote.Reported) {
 	u.w.Call(i, to, sim.Call{
 		Timeout: u.peer.ReportTimeout, Bytes: reportBytes(r),
 		Serve: func(reply func(int, func())) {
+			if !r.Up {
+				u.quits(to, i)
+			}
 			u.step(to, r)
 			answer := u.nodes[to].Reply(u.now(to))
 			reply(replyBytes(answer), func() { u.step(i, vote.Delivered{To: u.w.Name(to), OK: true, Reply: answer}) })

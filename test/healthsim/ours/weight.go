@@ -12,7 +12,7 @@ const (
 	reportLine   = 171 // PUT /result
 	questionLine = 170 // POST /probe
 	replyLine    = 202
-	requestJSON  = 200 // from, to, view, epoch, ts, nonce, without names
+	requestJSON  = 291 // from, to, view, epoch, ts, nonce, both UIDs, without names
 	replyJSON    = 70  // from, epoch, now, without the name
 )
 
@@ -26,7 +26,7 @@ func questionBytes(targets []string) int {
 		bytes += len(`,"targets":[]`)
 	}
 	for _, name := range targets {
-		bytes += len(`{"name":""},`) + len(name)
+		bytes += len(`{"name":"","uid":"","addr":""},`) + len(name) + uidBytes + addrBytes
 	}
 	return bytes
 }
@@ -46,8 +46,12 @@ func answerBytes(results []vote.Result) int {
 	return replyLine + replyJSON + nameBytes + resultsBytes(results)
 }
 
-// nameBytes are those of a simulated node's name.
-const nameBytes = len("node-0000")
+// What a simulated node's name has, and what its UID and address would.
+const (
+	nameBytes = len("node-0000")
+	uidBytes  = len("01234567-89ab-cdef-0123-456789abcdef")
+	addrBytes = len("192.0.2.10")
+)
 
 func namesBytes(field string, names []string) int {
 	if len(names) == 0 {

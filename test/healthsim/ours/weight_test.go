@@ -54,6 +54,8 @@ type node struct {
 
 func (n *node) Report(context.Context, vote.Reported) vote.Reply { return n.reply }
 func (n *node) Probe(context.Context, []string) []vote.Result    { return n.results }
+func (n *node) Adopt(context.Context, string, []peer.Member)     {}
+func (n *node) Elsewhere(context.Context, string, netip.Addr)    {}
 func (n *node) Local() map[string]bool                           { return nil }
 func name(i int) string                                          { return fmt.Sprintf("node-%04d", i) }
 func newPeer(t *testing.T, self string, n *node, u peer.Unit) *peer.Peer {
@@ -83,7 +85,10 @@ func TestWeights(t *testing.T) {
 	listening = socket.Addr().String()
 	u := peer.Unit{View: "0123456789abcdef", Addrs: map[string][]netip.Addr{
 		name(0): {netip.MustParseAddr("127.0.0.2")}, name(1): {netip.MustParseAddr("127.0.0.1")},
-	}}
+	}, UIDs: map[string]string{}, Live: true}
+	for i := range 102 {
+		u.UIDs[name(i)] = fmt.Sprintf("01234567-89ab-cdef-0123-456789ab%04d", i)
+	}
 	var names []string
 	for i := 2; i < 102; i++ {
 		names = append(names, name(i))

@@ -17,6 +17,7 @@ type judge struct {
 	cut       int
 	early     int // wrong before anything had gone wrong
 	writes    int
+	changes   int // that are another verdict than stood there
 	leases    int
 }
 
@@ -70,10 +71,21 @@ func (w *World) Verdict(by, about int, dead bool) {
 // Dead reports whether a node holds another for dead.
 func (w *World) Dead(by, about int) bool { return w.judge.believers[about][by] }
 
-// Wrote counts a verdict that is written to the cloud.
-func (w *World) Wrote() {
+// Wrote counts a verdict that is written to the cloud, whether the same stood there.
+func (w *World) Wrote(same bool) {
+	if !w.judge.counts {
+		return
+	}
+	w.judge.writes++
+	if !same {
+		w.judge.changes++
+	}
+}
+
+// Leased counts a write of the unit's Lease.
+func (w *World) Leased() {
 	if w.judge.counts {
-		w.judge.writes++
+		w.judge.leases++
 	}
 }
 

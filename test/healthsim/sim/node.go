@@ -127,7 +127,11 @@ func (w *World) darken(i int, dark bool) {
 	n.dark = dark
 	w.Tracef("%s has an uplink: %t", w.names[i], !dark)
 	if n.runs() {
-		w.afterOf(i, n.life, w.Between(0, 10*time.Second), func() { w.what.Uplink(i, !n.dark) }) // health.FollowUplink: two misses, 5 s apart
+		after := w.Between(7*time.Second, 12*time.Second) // health.FollowUplink: asks every 5 s, with 3 s of patience, and again a second after a miss
+		if !dark {
+			after = w.Between(0, 8*time.Second)
+		}
+		w.afterOf(i, n.life, after, func() { w.what.Uplink(i, !n.dark) })
 	}
 }
 

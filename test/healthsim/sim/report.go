@@ -21,7 +21,8 @@ type Report struct {
 	CutOff                int             // that a node is dead which more than half of the unit could not reach
 	Detected              []time.Duration // from a death to the first verdict, sorted
 	Missed                int             // deaths without one
-	Writes                int             // of verdicts, to the cloud
+	Writes, Changes       int             // of verdicts, to the cloud; of them those that are another verdict
+	Leases                int             // writes of the unit's Lease
 	Digest                uint64          // of the trace and of all counters
 }
 
@@ -29,7 +30,8 @@ func (w *World) report() Report {
 	seconds := w.cfg.Duration.Seconds()
 	r := Report{
 		Nodes: w.cfg.Nodes, For: w.cfg.Duration, Wrong: w.judge.wrong + w.judge.early, Early: w.judge.early, CutOff: w.judge.cut,
-		Detected: slices.Sorted(slices.Values(w.judge.detected)), Missed: w.judge.missed, Writes: w.judge.writes,
+		Detected: slices.Sorted(slices.Values(w.judge.detected)), Missed: w.judge.missed,
+		Writes: w.judge.writes, Changes: w.judge.changes, Leases: w.judge.leases,
 	}
 	for i := range w.nodes {
 		c := w.nodes[i].cost
@@ -60,7 +62,8 @@ func (r Report) Quantile(q float64) time.Duration {
 
 // Add joins the reports of two runs of one unit, with different seeds.
 func (r Report) Add(o Report) Report {
-	r.Wrong, r.Early, r.CutOff, r.Missed, r.Writes, r.For = r.Wrong+o.Wrong, r.Early+o.Early, r.CutOff+o.CutOff, r.Missed+o.Missed, r.Writes+o.Writes, r.For+o.For
+	r.Wrong, r.Early, r.CutOff, r.Missed, r.For = r.Wrong+o.Wrong, r.Early+o.Early, r.CutOff+o.CutOff, r.Missed+o.Missed, r.For+o.For
+	r.Writes, r.Changes, r.Leases = r.Writes+o.Writes, r.Changes+o.Changes, r.Leases+o.Leases
 	r.Detected = slices.Sorted(slices.Values(slices.Concat(r.Detected, o.Detected)))
 	r.Digest ^= o.Digest
 	return r
@@ -77,6 +80,6 @@ func (r Report) Print(to io.Writer) {
 	}
 	fmt.Fprintf(to, "wrong verdicts     %d, %.1f in 1000 node-hours\n", r.Wrong, r.WrongRate())
 	fmt.Fprintf(to, "of who was cut off %d\n", r.CutOff)
-	fmt.Fprintf(to, "written            %d verdicts\n", r.Writes)
+	fmt.Fprintf(to, "written            %d verdicts, %d of them new; the Lease %d times\n", r.Writes, r.Changes, r.Leases)
 	fmt.Fprintf(to, "digest             %016x\n", r.Digest)
 }
