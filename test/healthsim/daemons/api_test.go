@@ -2,9 +2,11 @@ package daemons
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/testing"
 
 	"github.com/gridmesh/gridmesh/api/names"
+	"github.com/gridmesh/gridmesh/health/evidence"
 	"github.com/gridmesh/gridmesh/kube"
 )
 
@@ -26,6 +29,7 @@ type api struct {
 	version  int
 	uids     map[string]string // of Nodes
 	verdicts map[string]string // annotation, by node
+	cuts     map[string]bool   // by its evidence
 	changed  chan struct{}     // a verdict did; of one
 	wrote    struct {
 		leases, took int            // took: by another holder than before
@@ -35,14 +39,17 @@ type api struct {
 }
 
 func newAPI() *api {
-	a := &api{leases: map[string]*coordinationv1.Lease{}, uids: map[string]string{}, verdicts: map[string]string{}, changed: make(chan struct{}, 1)}
+	a := &api{leases: map[string]*coordinationv1.Lease{}, uids: map[string]string{}, verdicts: map[string]string{}, cuts: map[string]bool{}, changed: make(chan struct{}, 1)}
 	a.wrote.verdicts = map[string]int{}
 	return a
 }
 
-// client is one for all daemons.
-func (a *api) client() *kube.Client {
+var errDark = errors.New("no route to host")
+
+// client is a node's, which reaches the API server while it has an uplink.
+func (a *api) client(dark *atomic.Bool) *kube.Client {
 	c := &fake.Clientset{}
+	c.AddReactor("*", "*", func(testing.Action) (bool, runtime.Object, error) { return dark.Load(), nil, errDark })
 	c.AddReactor("get", "leases", a.locked(func(do testing.Action) (runtime.Object, error) {
 		name := do.(testing.GetAction).GetName()
 		if l := a.leases[name]; l != nil {
@@ -106,11 +113,15 @@ func (a *api) patch(do testing.PatchAction) (runtime.Object, error) {
 		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, name, fmt.Errorf("another UID"))
 	}
 	verdict := p.Metadata.Annotations[names.NodeHealth]
+	e, err := evidence.Parse(p.Metadata.Annotations[names.Evidence])
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
 	a.wrote.verdicts[name]++
 	if a.verdicts[name] == verdict {
 		a.wrote.same++
 	}
-	a.verdicts[name] = verdict
+	a.verdicts[name], a.cuts[name] = verdict, e.Cut
 	select {
 	case a.changed <- struct{}{}:
 	default:

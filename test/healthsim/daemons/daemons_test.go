@@ -46,12 +46,41 @@ func TestDaemons(t *testing.T) {
 		if w := s.api.written(); !slices.Equal(w.nodes, []string{dead}) || w.verdicts-w.same != 1 || w.same > 1 || w.took != 0 || s.api.verdict(dead) != "true" {
 			t.Errorf("%s is back: %+v is written, and there stands %q", dead, w, s.api.verdict(dead))
 		}
+		s.quits()
 		s.reset()
 		time.Sleep(2 * time.Minute)
 		s.steady(2 * time.Minute)
 		cancel()
 		s.all.Wait()
 	})
+}
+
+// quits has who holds the Lease lose its uplink: another one has it within seconds, for it is
+// told. That the node has none is written with its verdict, which stays, and again each minute.
+func (s *site) quits() {
+	s.t.Helper()
+	was := s.nodes[s.api.holder()]
+	was.uplink(false)
+	time.Sleep(5 * time.Second)
+	if now := s.api.holder(); now == was.name {
+		s.t.Errorf("%s has no uplink and the Lease, 5 s later", now)
+	}
+	time.Sleep(45 * time.Second)
+	was.lost.Store(true)
+	s.touch()
+	time.Sleep(10 * time.Second)
+	w := s.api.written()
+	s.t.Logf("%s had the Lease, and loses its uplink: %+v is written", was.name, w)
+	if !slices.Equal(w.nodes, []string{was.name}) || w.verdicts != w.same || w.same > 3 || w.took != 1 || s.api.verdict(was.name) != "true" {
+		s.t.Errorf("%s had the Lease, and loses its uplink: %+v is written, and there stands %q", was.name, w, s.api.verdict(was.name))
+	}
+	was.lost.Store(false)
+	was.uplink(true)
+	s.touch()
+	time.Sleep(2 * time.Minute)
+	if w := s.api.written(); !slices.Equal(w.nodes, []string{was.name}) || w.verdicts != w.same || w.same > 2 || w.took != 0 {
+		s.t.Errorf("%s has its uplink again: %+v is written", was.name, w)
+	}
 }
 
 func (s *site) reset() {

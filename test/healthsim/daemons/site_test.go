@@ -18,6 +18,7 @@ import (
 	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/vote"
 	"github.com/gridmesh/gridmesh/internal/latest"
+	"github.com/gridmesh/gridmesh/kube"
 )
 
 // site is a unit of daemons that reach each other, but for those that are dead.
@@ -39,6 +40,7 @@ type node struct {
 	units  chan string
 	dead   atomic.Bool
 	lost   atomic.Bool // the cloud does not call it ready
+	dark   atomic.Bool // it has no uplink
 	sent   atomic.Int64
 }
 
@@ -49,10 +51,12 @@ var errSilent = errors.New("no answer")
 
 func newSite(ctx context.Context, t *testing.T, n int) *site {
 	s := &site{t: t, api: newAPI(), nodes: map[string]*node{}, ctx: ctx}
-	client := s.api.client()
+	clients := map[string]*kube.Client{}
 	for i := range n {
 		name := fmt.Sprintf("node-%04d", i)
 		at := &node{site: s, name: name, units: make(chan string, 1)}
+		client := s.api.client(&at.dark)
+		clients[name] = client
 		d, err := health.New(health.Config{Vote: vote.Default(name), Log: slog.New(slog.DiscardHandler)}, at, health.Annotations{Client: client}, health.NewMetrics(prometheus.NewRegistry()))
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +71,7 @@ func newSite(ctx context.Context, t *testing.T, n int) *site {
 			time.Sleep(10 * time.Second * time.Duration(i) / time.Duration(n)) // nobody begins all nodes at once
 			s.all.Go(func() { _ = at.daemon.Run(ctx) })
 			s.all.Go(func() {
-				_ = health.HoldLease(ctx, client, "gridmesh", name, at.units, at.daemon.May(), at.daemon.Quits(), func(until time.Time) { at.daemon.SetLease(ctx, until) }, slog.New(slog.DiscardHandler))
+				_ = health.HoldLease(ctx, clients[name], "gridmesh", name, at.units, at.daemon.May(), at.daemon.Quits(), func(until time.Time) { at.daemon.SetLease(ctx, until) }, slog.New(slog.DiscardHandler))
 			})
 			at.tell(s.unit())
 			at.daemon.SetUplink(ctx, true)
@@ -84,7 +88,7 @@ func (s *site) unit() health.Unit {
 	defer s.api.mu.Unlock()
 	for i, name := range s.names {
 		u.Members = append(u.Members, health.Member{
-			Name: name, UID: s.api.uids[name], Verdict: s.api.verdicts[name], Lost: s.nodes[name].lost.Load(),
+			Name: name, UID: s.api.uids[name], Verdict: s.api.verdicts[name], Cut: s.api.cuts[name], Lost: s.nodes[name].lost.Load(),
 			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})},
 		})
 	}
@@ -109,8 +113,19 @@ func (s *site) watch() {
 		time.Sleep(500 * time.Millisecond)
 		u := s.unit()
 		for _, name := range s.names {
-			s.nodes[name].tell(u)
+			if at := s.nodes[name]; !at.dark.Load() {
+				at.tell(u)
+			}
 		}
+	}
+}
+
+// uplink takes a node's uplink, or gives it back.
+func (n *node) uplink(up bool) {
+	n.dark.Store(!up)
+	n.daemon.SetUplink(n.ctx, up)
+	if up {
+		n.tell(n.unit())
 	}
 }
 
