@@ -102,5 +102,6 @@ func (c *cloud) write(by int, w vote.Write) {
 		return // new evidence alone
 	}
 	c.verdict[node], c.cut[node] = w.Verdict, w.Cut
+	c.u.w.Stands(node, w.Verdict == vote.No)
 	c.publish(node)
 }

@@ -93,19 +93,12 @@ func (u *Unit) step(i int, e vote.Event) {
 		u.hold(i)
 		u.inform(i)
 	}
-	switch e.(type) {
-	case vote.Checked, vote.Answered, vote.Tick:
-		u.judge(i, now, e)
-	}
+	u.judge(i, now)
 }
 
-// judge tells the simulator whom a node holds for dead. Between its rounds only who leads
-// decides.
-func (u *Unit) judge(i int, now time.Time, e vote.Event) {
+// judge tells the simulator whom a node holds for dead.
+func (u *Unit) judge(i int, now time.Time) {
 	a := &u.nodes[i]
-	if _, round := e.(vote.Checked); !round && !a.Reply(now).Leads {
-		return
-	}
 	dead := a.Dead(now)
 	if slices.Equal(dead, a.dead) {
 		return

@@ -10,6 +10,8 @@ const grace = 10 * time.Second
 type judge struct {
 	counts    bool            // faults have begun
 	believers []map[int]bool  // by node: who holds it for dead
+	held      []time.Duration // since when anybody does
+	back      []time.Duration // for how long somebody still did, while it was fine
 	open      []bool          // it crashed, and no verdict came yet
 	detected  []time.Duration // how long that took
 	missed    int             // came back, or the run ended, before one came
@@ -22,30 +24,38 @@ type judge struct {
 }
 
 func newJudge(n int) judge {
-	j := judge{believers: make([]map[int]bool, n), open: make([]bool, n)}
+	j := judge{believers: make([]map[int]bool, n), held: make([]time.Duration, n), open: make([]bool, n)}
 	for i := range j.believers {
 		j.believers[i] = map[int]bool{}
 	}
 	return j
 }
 
+// inCloud is who believes what stands in the cloud.
+const inCloud = -1
+
+// Stands says that a node's verdict in the cloud is that it is dead, or is no more: who begins to
+// lead takes it from there.
+func (w *World) Stands(about int, dead bool) { w.Verdict(inCloud, about, dead) }
+
 // Verdict says that a node's agent holds another for dead, or does no more. As long as
 // anybody does it is one verdict.
 func (w *World) Verdict(by, about int, dead bool) {
-	b := w.judge.believers[about]
+	b, n := w.judge.believers[about], &w.nodes[about]
 	if b[by] == dead {
 		return
 	}
 	if !dead {
 		if delete(b, by); len(b) == 0 {
 			w.Tracef("%s is dead to nobody any more", w.names[about])
+			w.judge.alive(n, about, w.now)
 		}
 		return
 	}
 	if b[by] = true; len(b) > 1 {
 		return
 	}
-	n := &w.nodes[about]
+	w.judge.held[about] = w.now
 	how := "it is cut off"
 	switch j := &w.judge; {
 	case n.crashed:
@@ -65,7 +75,18 @@ func (w *World) Verdict(by, about int, dead bool) {
 		how = "wrong, and early"
 		j.early++
 	}
-	w.Tracef("%s holds %s for dead: %s", w.names[by], w.names[about], how)
+	who := "the cloud"
+	if by != inCloud {
+		who = w.names[by]
+	}
+	w.Tracef("%s holds %s for dead: %s", who, w.names[about], how)
+}
+
+// alive notes for how long somebody held a node for dead that was fine.
+func (j *judge) alive(n *node, i int, now time.Duration) {
+	if j.counts && n.fine {
+		j.back = append(j.back, now-max(n.since, j.held[i]))
+	}
 }
 
 // Dead reports whether a node holds another for dead.
@@ -100,8 +121,13 @@ func (j *judge) boot(i int) {
 }
 
 // silence forgets what an agent held that has ended.
-func (j *judge) silence(by int) {
-	for _, b := range j.believers {
-		delete(b, by)
+func (w *World) silence(by int) {
+	for about, b := range w.judge.believers {
+		if !b[by] {
+			continue
+		}
+		if delete(b, by); len(b) == 0 {
+			w.judge.alive(&w.nodes[about], about, w.now)
+		}
 	}
 }

@@ -43,7 +43,7 @@ func (w *World) end(i int) {
 	n := &w.nodes[i]
 	n.life++
 	n.begun, n.stopped, n.inbox = false, false, nil
-	w.judge.silence(i)
+	w.silence(i)
 	if p, ok := w.what.(Ender); ok {
 		p.End(i)
 	}

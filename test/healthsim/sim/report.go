@@ -21,6 +21,7 @@ type Report struct {
 	CutOff                int             // that a node is dead which more than half of the unit could not reach
 	Detected              []time.Duration // from a death to the first verdict, sorted
 	Missed                int             // deaths without one
+	Back                  []time.Duration // for how long who was fine was still held for dead, sorted
 	Writes, Changes       int             // of verdicts, to the cloud; of them those that are another verdict
 	Leases                int             // writes of the unit's Lease
 	Digest                uint64          // of the trace and of all counters
@@ -30,7 +31,7 @@ func (w *World) report() Report {
 	seconds := w.cfg.Duration.Seconds()
 	r := Report{
 		Nodes: w.cfg.Nodes, For: w.cfg.Duration, Wrong: w.judge.wrong + w.judge.early, Early: w.judge.early, CutOff: w.judge.cut,
-		Detected: slices.Sorted(slices.Values(w.judge.detected)), Missed: w.judge.missed,
+		Detected: slices.Sorted(slices.Values(w.judge.detected)), Missed: w.judge.missed, Back: slices.Sorted(slices.Values(w.judge.back)),
 		Writes: w.judge.writes, Changes: w.judge.changes, Leases: w.judge.leases,
 	}
 	for i := range w.nodes {
@@ -53,11 +54,14 @@ func (r Report) NodeHours() float64 { return float64(r.Nodes) * r.For.Hours() }
 func (r Report) WrongRate() float64 { return 1000 * float64(r.Wrong) / r.NodeHours() }
 
 // Quantile is how long it took to detect that share of the deaths, by rank; 0 if there was none.
-func (r Report) Quantile(q float64) time.Duration {
-	if len(r.Detected) == 0 {
+func (r Report) Quantile(q float64) time.Duration { return Quantile(r.Detected, q) }
+
+// Quantile is that of a sorted list, by rank; 0 of none.
+func Quantile(list []time.Duration, q float64) time.Duration {
+	if len(list) == 0 {
 		return 0
 	}
-	return r.Detected[min(len(r.Detected)-1, int(q*float64(len(r.Detected))))]
+	return list[min(len(list)-1, int(q*float64(len(list))))]
 }
 
 // Add joins the reports of two runs of one unit, with different seeds.
@@ -65,6 +69,7 @@ func (r Report) Add(o Report) Report {
 	r.Wrong, r.Early, r.CutOff, r.Missed, r.For = r.Wrong+o.Wrong, r.Early+o.Early, r.CutOff+o.CutOff, r.Missed+o.Missed, r.For+o.For
 	r.Writes, r.Changes, r.Leases = r.Writes+o.Writes, r.Changes+o.Changes, r.Leases+o.Leases
 	r.Detected = slices.Sorted(slices.Values(slices.Concat(r.Detected, o.Detected)))
+	r.Back = slices.Sorted(slices.Values(slices.Concat(r.Back, o.Back)))
 	r.Digest ^= o.Digest
 	return r
 }
@@ -77,6 +82,10 @@ func (r Report) Print(to io.Writer) {
 	if n := len(r.Detected); n+r.Missed > 0 {
 		fmt.Fprintf(to, "deaths             %d, declared after %s (p50), %s (p99), %s (max); never %d\n", n+r.Missed,
 			r.Quantile(0.5).Round(100*time.Millisecond), r.Quantile(0.99).Round(100*time.Millisecond), r.Quantile(1).Round(100*time.Millisecond), r.Missed)
+	}
+	if n := len(r.Back); n > 0 {
+		fmt.Fprintf(to, "back               %d, held for dead for %s more (p50), %s (p99), %s (max)\n", n,
+			Quantile(r.Back, 0.5).Round(100*time.Millisecond), Quantile(r.Back, 0.99).Round(100*time.Millisecond), Quantile(r.Back, 1).Round(100*time.Millisecond))
 	}
 	fmt.Fprintf(to, "wrong verdicts     %d, %.1f in 1000 node-hours\n", r.Wrong, r.WrongRate())
 	fmt.Fprintf(to, "of who was cut off %d\n", r.CutOff)
