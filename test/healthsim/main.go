@@ -37,7 +37,7 @@ type options struct {
 	protocol      string
 	warm, during  time.Duration
 	trace, strict bool
-	figures       string
+	figures, only string
 }
 
 func main() {
@@ -61,6 +61,7 @@ func run(args []string, out io.Writer) (int, error) {
 	f.BoolVar(&o.trace, "trace", false, "print faults, questions, verdicts and what is written as they happen")
 	f.BoolVar(&o.strict, "strict", false, "exit with 1 after a wrong verdict")
 	f.StringVar(&o.figures, "figures", "", "rewrite the simulated tables of this page (minutes)")
+	f.StringVar(&o.only, "tables", "", "of --figures: costs or faults alone")
 	f.Usage = func() {}
 	switch err := f.Parse(args); {
 	case errors.Is(err, pflag.ErrHelp):
@@ -72,7 +73,7 @@ func run(args []string, out io.Writer) (int, error) {
 		return 2, fmt.Errorf("%q: there is nothing but flags; --help lists them", f.Arg(0))
 	}
 	if o.figures != "" {
-		if err := rewriteFigures(o.figures); err != nil {
+		if err := rewriteFigures(o.figures, o.only); err != nil {
 			return 2, err
 		}
 		return 0, nil
