@@ -105,6 +105,7 @@ test: unit cluster-test ## every test: unit and stories, then real nodes, then a
 
 unit: ## unit tests and stories, with the race detector; nothing needs to be built first (minutes, once it was compiled)
 	$(GO) vet -race ./...
+	cd test/healthsim && $(GO) vet ./... && $(GO) test -short -count=1 -timeout 10m ./...
 	GORACE=atexit_sleep_ms=0 test/race $(GO) test -race -vet=off -p 4 -parallel 8 $(LONG_TESTS) \
 		$$($(GO) list ./... | grep -v $(patsubst ./%/,-e /gridmesh/%$$,$(BUILT_TESTS) $(CLUSTER_TESTS) $(NO_TESTS)))
 
@@ -149,7 +150,7 @@ shield-cost: build kube ## what admission policies of the shield cost an API ser
 	SHIELD_WRITES=$(or $(SHIELD_WRITES),100) $(GO) test -count=1 -v -timeout 1h ./test/kubernetes -run '^TestWhatShieldPoliciesCost$$'
 
 healthsim: ## simulate units that vote, and others, under faults; a thousand real daemons in one process (NODES); UPDATE=1 writes docs/health-figures.md (half an hour)
-	cd test/healthsim && $(GO) test -race -count=1 ./...
+	cd test/healthsim && $(GO) test -race -count=1 -timeout 1h ./...
 	cd test/healthsim && $(GO) test -count=1 -v ./daemons -nodes $(or $(NODES),1000)
 	@if [ -n '$(UPDATE)' ]; then cd test/healthsim && $(GO) run . --figures ../../docs/health-figures.md && \
 		$(GO) test -count=1 -timeout 2h ./gossip -run TestFigures -figures $(CURDIR)/docs/health-figures.md; fi

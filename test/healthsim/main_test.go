@@ -23,6 +23,9 @@ func TestNoWrongVerdict(t *testing.T) {
 	}, page.Rows...)
 	for _, row := range rows {
 		for _, n := range []int{3, 12, 30} {
+			if testing.Short() && n > 12 {
+				continue
+			}
 			t.Run(fmt.Sprint(row.Title, ", ", n), func(t *testing.T) {
 				t.Parallel()
 				r := sim.Run(sim.Config{Nodes: n, Seed: 1, Faults: row.Deaths(), Warm: 3 * time.Minute, Duration: time.Hour}, ours.New)
@@ -51,6 +54,9 @@ func TestMessagesAreFlat(t *testing.T) {
 	}
 	few := per(20)
 	for _, n := range []int{100, 1000, 5000} {
+		if testing.Short() && n > 1000 {
+			continue
+		}
 		if many := per(n); math.Abs(many/few-1) > 0.03 {
 			t.Errorf("a node of %d sends %.2f messages a second, one of 20 %.2f", n, many, few)
 		}

@@ -10,35 +10,41 @@ import (
 	"testing"
 )
 
+// edit is a line of health/vote that is another one.
+type edit struct{ file, was, is string }
+
+// halfLeads has half of a unit be enough to lead: as the rule is, nobody leads there, and so
+// nobody decides. To decide wrongly both have to fail.
+var halfLeads = edit{"quorum.go", "m.view.Len()/2 + 1", "m.view.Len() / 2"}
+
+// noDoubt has a node that sees few of the others deny the rest all the same.
+var noDoubt = edit{"doubt.go", "m.checked >= few && 2*m.failed > m.checked", "m.checked < 0"}
+
 // mutations are faults of health/vote that the simulator has to catch, each with a run that
 // does: a verdict is wrong there.
 var mutations = []struct {
-	name, file, was, is, run string
+	name  string
+	edits []edit
+	run   string
 }{
-	{"more than half of those that were heard decide", "rule.go", "2*no > n", "no > yes", "--nodes 20 --fault halves --for 30m"},
-	{"half of the unit decides", "rule.go", "2*no > n", "2*no >= n", "--nodes 20 --fault halves --for 30m"},
-	{"who observes a node decides", "ask.go", "Decide(m.view.Len(), p.Yes, p.No)", "Decide(min(m.view.Len(), 10), p.Yes, p.No)", "--nodes 20 --fault halves --for 30m"},
+	{"more than half of those that were heard decide", []edit{halfLeads, {"rule.go", "2*no > n", "no > yes"}}, "--nodes 20 --fault halves --for 30m"},
+	{"half of the unit decides", []edit{halfLeads, noDoubt, {"rule.go", "2*no > n", "2*no >= n"}}, "--nodes 20 --fault halves --for 30m"},
+	{"who observes a node decides", []edit{halfLeads, {"ask.go", "Decide(m.view.Len(), p.Yes, p.No)", "Decide(min(m.view.Len(), 10), p.Yes, p.No)"}}, "--nodes 20 --fault halves --for 30m"},
 }
 
-// The real vote with one line changed is caught; as it is, the same runs are clean.
+// The real vote with these lines changed is caught; as it is, the same runs are clean.
 func TestMutationsAreCaught(t *testing.T) {
-	const dir = "../../health/vote"
+	if testing.Short() {
+		t.Skip("it builds three programs")
+	}
 	for _, m := range mutations {
 		t.Run(m.name, func(t *testing.T) {
-			path, err := filepath.Abs(filepath.Join(dir, m.file))
-			if err != nil {
-				t.Fatal(err)
+			overlay, replaced := filepath.Join(t.TempDir(), "overlay.json"), map[string]string{}
+			for _, e := range m.edits {
+				path, mutated := e.apply(t)
+				replaced[path] = mutated
 			}
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.Count(string(text), m.was) != 1 {
-				t.Fatalf("%s has not one %q: the mutation is to be made anew", path, m.was)
-			}
-			mutated, overlay := filepath.Join(t.TempDir(), m.file), filepath.Join(t.TempDir(), "overlay.json")
-			write(t, mutated, strings.Replace(string(text), m.was, m.is, 1))
-			replace, _ := json.Marshal(map[string]map[string]string{"Replace": {path: mutated}})
+			replace, _ := json.Marshal(map[string]any{"Replace": replaced})
 			write(t, overlay, string(replace))
 			program := filepath.Join(t.TempDir(), "healthsim")
 			if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", program, ".").CombinedOutput(); err != nil {
@@ -56,6 +62,25 @@ func TestMutationsAreCaught(t *testing.T) {
 			}
 		})
 	}
+}
+
+// apply makes a file in which the line is the other one, for an original.
+func (e edit) apply(t *testing.T) (path, mutated string) {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("../../health/vote", e.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(text), e.was) != 1 {
+		t.Fatalf("%s has not one %q: the mutation is to be made anew", path, e.was)
+	}
+	mutated = filepath.Join(t.TempDir(), e.file)
+	write(t, mutated, strings.Replace(string(text), e.was, e.is, 1))
+	return path, mutated
 }
 
 func write(t *testing.T, file, text string) {

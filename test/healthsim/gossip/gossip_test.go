@@ -30,6 +30,9 @@ func run(t *testing.T, cfg sim.Config) (r sim.Report) {
 
 // Members find each other, find a death, and call nobody dead who is not.
 func TestMembers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is not what the product runs")
+	}
 	r := run(t, sim.Config{Nodes: 15, Seed: 1, Faults: sim.MustFaults("crash"), Warm: 2 * time.Minute, Duration: 40 * time.Minute})
 	if len(r.Detected) < 4 || r.Missed > 0 || r.Wrong > 0 || r.Quantile(1) > time.Minute || r.Sent < 1 {
 		t.Errorf("%+v", r)
