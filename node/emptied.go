@@ -27,8 +27,8 @@ func (l *loop) disbelieves(snap *topology.Snapshot) bool {
 	case l.parts.Cluster != nil:
 	case !hasAny(snap) && l.hadAny():
 		why = manifestsGoneText
-	case l.raw == nil && l.restored != nil && hasAny(l.restored.Snapshot):
-		if p := spoilt(snap, l.restored.Snapshot); p != nil {
+	case l.raw == nil:
+		if p := l.spoilt(snap); p != nil {
 			why = emptied(manifestsSpoiltText + p.String())
 		}
 	}

@@ -6,20 +6,34 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
+// spoilt is a Problem for which manifests are not believed as an agent starts; nil for none. While the disk
+// has not told what a run before served, any is one where its rules are still in force: they are not given
+// up for what is left. After a boot nothing is, and what is left is better than nothing.
+func (l *loop) spoilt(snap *topology.Snapshot) *topology.Problem {
+	switch {
+	case l.restored != nil && hasAny(l.restored.Snapshot):
+		return spoilt(snap, l.restored.Snapshot)
+	case l.restored == nil && l.unread.state != nil && l.capture.Found():
+		return spoilt(snap, nil)
+	}
+	return nil
+}
+
 // spoilt is a Problem for which manifests have something that a run before had otherwise, or not at
 // all; nil where there is none. What was wrong then, too, and was served as far as it goes, is as it was.
+// A nil before is one of which nobody knows what it had.
 func spoilt(snap, before *topology.Snapshot) *topology.Problem {
 	for i := range snap.Problems {
-		if p := &snap.Problems[i]; p.Loss != topology.LostNothing && loses(p, snap, before) {
+		if p := &snap.Problems[i]; p.Loss != topology.LostNothing && (before == nil || loses(p, snap, before)) {
 			return p
 		}
 	}
 	for key, e := range snap.Services.All() {
-		if p := lostOf(entry(snap, key).Service.Problems); p != nil && changed(key, snap, before) {
+		if p := lostOf(entry(snap, key).Service.Problems); p != nil && (before == nil || changed(key, snap, before)) {
 			return p
 		}
 		for _, s := range e.Slices {
-			if p := lostOf(s.Problems); p != nil && missesSlice(s.Key, snap, before) {
+			if p := lostOf(s.Problems); p != nil && (before == nil || missesSlice(s.Key, snap, before)) {
 				return p
 			}
 		}

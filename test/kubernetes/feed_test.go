@@ -38,8 +38,8 @@ type faultyAPI struct {
 	open    map[string]int    // watches of each kind
 	lists   map[string]int    // lists and watch-lists of each kind, so far
 
-	replayed   map[string]bool
-	watchLists bool // are answered; else as by an API server without them
+	listed     map[string]bool // kinds that were listed since the mode changed
+	watchLists bool            // are answered; else as by an API server without them
 }
 
 func newFaultyAPI(t *testing.T) *faultyAPI {
@@ -60,7 +60,7 @@ func newFaultyAPI(t *testing.T) *faultyAPI {
 		},
 	}
 	f := &faultyAPI{
-		changed: make(chan struct{}), first: map[string][]byte{}, replayed: map[string]bool{},
+		changed: make(chan struct{}), first: map[string][]byte{}, listed: map[string]bool{},
 		open: map[string]int{}, lists: map[string]int{},
 	}
 	proxy.ModifyResponse = f.spoil
@@ -74,10 +74,16 @@ func kindOf(r *http.Request) string {
 	return r.URL.Path + "?" + r.URL.Query().Get("labelSelector")
 }
 
-func (f *faultyAPI) hasReplayed(r *http.Request) bool {
+func (f *faultyAPI) hasListed(r *http.Request) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.replayed[kindOf(r)]
+	return f.listed[kindOf(r)]
+}
+
+func (f *faultyAPI) noteListed(r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listed[kindOf(r)] = true
 }
 
 func (f *faultyAPI) count(of map[string]int, r *http.Request, n int) {
@@ -99,11 +105,13 @@ func (f *faultyAPI) now() (string, chan struct{}) {
 	return f.mode, f.changed
 }
 
-// set changes the mode and ends every watch, so that clients list again.
+// set changes the mode and ends every watch. A client whose watch told it something goes on with
+// another one: serve has it list where the mode is about lists.
 func (f *faultyAPI) set(mode string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mode = mode
+	clear(f.listed)
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
@@ -144,11 +152,12 @@ func (f *faultyAPI) serve(w http.ResponseWriter, r *http.Request, proxy http.Han
 		http.NotFound(w, r)
 		return
 	case mode == "before 1.33":
-	case mode == "unanchored": // what a client asks for lacks what every cluster has
+	case mode == "unanchored" && (!watch || watchList || f.hasListed(r)): // what a client asks for lacks what every cluster has
+		f.noteListed(r)
 		q := r.URL.Query()
 		q.Set("fieldSelector", "metadata.name!=kubernetes")
 		r.URL.RawQuery = q.Encode()
-	case watch && mode != "" && (mode != "replay" || !f.hasReplayed(r)):
+	case watch && mode != "" && (mode != "replay" || !f.hasListed(r)):
 		status(w, 410, "Expired") // no watch can go on: every client lists again
 		return
 	}
@@ -186,7 +195,7 @@ func (f *faultyAPI) spoil(r *http.Response) error {
 	case "replay": // a state of the past, whole, with the resourceVersion of then
 		f.mu.Lock()
 		body = bytes.Clone(f.first[kind])
-		f.replayed[kind] = true
+		f.listed[kind] = true
 		f.mu.Unlock()
 	case "truncate":
 		body = body[:len(body)/2]
