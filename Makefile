@@ -66,7 +66,7 @@ CLUSTER_TIME  := 90m
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test long $(PARTS:%=part-%) kubeproxy-twin flows heal health shield-cost bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test long $(PARTS:%=part-%) kubeproxy-twin flows heal health healthsim shield-cost bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -105,6 +105,7 @@ test: unit cluster-test ## every test: unit and stories, then real nodes, then a
 
 unit: ## unit tests and stories, with the race detector; nothing needs to be built first (minutes, once it was compiled)
 	$(GO) vet -race ./...
+	cd test/healthsim && $(GO) vet ./... && $(GO) test -short -count=1 -timeout 10m ./...
 	GORACE=atexit_sleep_ms=0 test/race $(GO) test -race -vet=off -p 4 -parallel 8 $(LONG_TESTS) \
 		$$($(GO) list ./... | grep -v $(patsubst ./%/,-e /gridmesh/%$$,$(BUILT_TESTS) $(CLUSTER_TESTS) $(NO_TESTS)))
 
@@ -147,6 +148,12 @@ health: build race kube envoy ## lose the uplink of a node in a real cluster, wi
 shield-cost: build kube ## what admission policies of the shield cost an API server, in SHIELD_WRITES (100) writes each
 	@$(BIN)/lab-worker left-out
 	SHIELD_WRITES=$(or $(SHIELD_WRITES),100) $(GO) test -count=1 -v -timeout 1h ./test/kubernetes -run '^TestWhatShieldPoliciesCost$$'
+
+healthsim: ## simulate units that vote, and others, under faults; a thousand real daemons in one process (NODES); UPDATE=1 writes docs/health-figures.md (half an hour)
+	cd test/healthsim && $(GO) test -race -count=1 -timeout 1h ./...
+	cd test/healthsim && $(GO) test -count=1 -v ./daemons -nodes $(or $(NODES),1000)
+	@if [ -n '$(UPDATE)' ]; then cd test/healthsim && $(GO) run . --figures ../../docs/health-figures.md && \
+		$(GO) test -count=1 -timeout 2h ./gossip -run TestFigures -figures $(CURDIR)/docs/health-figures.md; fi
 
 heal: build images race kube envoy ## cut a unit's uplink for CUT (5m) and heal it, on stand-in and on real nodes, with traffic of which nothing may fail
 	@$(BIN)/lab-worker left-out

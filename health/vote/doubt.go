@@ -1,6 +1,10 @@
 package vote
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // few is of how many nodes that it checks most have to be gone before a node doubts itself:
 // of two, both may be.
@@ -31,10 +35,12 @@ func (m *Machine) Answers(checked map[string]bool) []Result {
 		no = Abstain
 	}
 	list := make([]Result, 0, len(checked))
-	for _, name := range m.view.Names() {
-		if ok, was := checked[name]; was && ok {
+	for _, name := range slices.Sorted(maps.Keys(checked)) {
+		switch {
+		case !m.view.Has(name):
+		case checked[name]:
 			list = append(list, Result{name, Yes})
-		} else if was {
+		default:
 			list = append(list, Result{name, no})
 		}
 	}

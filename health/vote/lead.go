@@ -57,7 +57,7 @@ func (m *Machine) lead(now time.Time) bool {
 	case was && !m.leading && m.told.Before(m.voted):
 		m.dead, m.told = map[string]bool{}, m.voted
 		for _, name := range m.declared() {
-			m.dead[name] = name != m.cfg.Self
+			m.dead[name] = name != m.cfg.Self && !m.hearsay(m.verdicts[name])
 		}
 	}
 	if m.leading {

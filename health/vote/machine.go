@@ -189,6 +189,9 @@ func (m *Machine) wake() time.Time {
 // own votes, or by the word of who leads, for some rounds. All others are to be
 // taken for what the cloud said last.
 func (m *Machine) Dead(now time.Time) (list []string) {
+	if len(m.verdicts) == 0 && len(m.dead) == 0 { // of who does not lead, as a rule
+		return nil
+	}
 	for _, name := range m.view.Names() {
 		if m.isDead(now, name) {
 			list = append(list, name)
@@ -198,11 +201,15 @@ func (m *Machine) Dead(now time.Time) (list []string) {
 }
 
 func (m *Machine) isDead(now time.Time, name string) bool {
-	if a := m.verdicts[name].Answer; a != None {
-		return a == No
+	if v := m.verdicts[name]; v.Answer != None {
+		return v.Answer == No && !m.hearsay(v)
 	}
 	return m.dead[name] && m.wordStands(now)
 }
+
+// hearsay reports whether a verdict is the cloud's, as that was heard last by who does not reach it: the node
+// may be back since, and the unit is asked first.
+func (m *Machine) hearsay(v verdict) bool { return !m.up && v.proof.Of == 0 && !v.word }
 
 // wordStands reports whether what who leads said of the dead counts: for longer than it is
 // heard of, so that neither another leader nor reports that are lost make them alive.

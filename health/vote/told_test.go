@@ -217,3 +217,37 @@ func TestWhatAReplyCosts(t *testing.T) {
 		t.Errorf("200 replies take %v", took)
 	}
 }
+
+// Who leads without a cloud declares nobody dead by what that said last, until the unit has said so.
+func TestTheCloudsLastWordIsAskedAbout(t *testing.T) {
+	for back, want := range map[bool]int{true: 0, false: 1} {
+		u := of(20, 0)
+		node := u.rank(7)
+		for _, name := range u.view.Names() {
+			u.step(Cloud{name, name != node, map[bool]Answer{true: No, false: Yes}[name == node], false})
+		}
+		say, asked := allBut(node, No), 0
+		if back {
+			say = allBut("", None)
+		}
+		for range 6 {
+			out := u.round([]string{node}, say)
+			if got := u.Dead(u.now); len(got) > 0 && asked == 0 {
+				t.Errorf("back %v: before the unit was asked %v are dead", back, got)
+			}
+			for _, q := range out.Ask {
+				asked++
+				for _, from := range u.view.Names() {
+					if back || from != node {
+						u.step(Answered{Question: q.Number, From: from, Results: say(from, node)})
+					} else {
+						u.step(Answered{Question: q.Number, From: from, Failed: true})
+					}
+				}
+			}
+		}
+		if got := u.Dead(u.now); len(got) != want || asked == 0 {
+			t.Errorf("back %v: asked %d times, %v are dead", back, asked, got)
+		}
+	}
+}
