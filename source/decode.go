@@ -30,7 +30,7 @@ func decode[T any](m *manifests, at origin, raw []byte, take func(*T)) {
 		m.unknown(at, err, passedOver(&obj, err))
 	}
 	if more := len(strict) - maxUnknown; more > 0 {
-		m.fault(at.String(), "", "has %d more fields that do not exist", more)
+		m.lost(topology.LostField, at.String(), "", "has %d more fields that do not exist", more)
 	}
 	take(&obj)
 }

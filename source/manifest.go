@@ -269,7 +269,7 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 		})
 	case "Endpoints v1":
 		if !at.live { // else its EndpointSlices are there as well
-			m.fault(at.String(), "kind", "Endpoints are not read, and it is left out: a cluster makes EndpointSlices of it, so write these (discovery.k8s.io/v1, with the label %s)", names.ServiceName)
+			m.lost(topology.LostAll, at.String(), "kind", "Endpoints are not read, and it is left out: a cluster makes EndpointSlices of it, so write these (discovery.k8s.io/v1, with the label %s)", names.ServiceName)
 		}
 	case "Node v1":
 		decode(m, at, raw, func(n *corev1.Node) {
