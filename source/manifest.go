@@ -167,7 +167,7 @@ func (m *manifests) document(place string, doc []byte, before int) {
 		m.torn(place, "", "is no Kubernetes manifest and is left out: %s", inFile(err.Error(), before))
 		return
 	}
-	m.original = original{place: place, text: doc}
+	m.original = original{place: place, text: doc, before: before}
 	m.item(place, raw, 0)
 	m.original = original{}
 }
@@ -188,12 +188,15 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 	}
 	if strings.HasSuffix(h.Kind, "List") {
 		if lists == maxLists {
-			m.lost(topology.LostAll, place, "items", "is a List inside %d others and is left out; write what is in it as documents of their own", lists)
+			m.torn(place, "items", "it is a List inside %d others, and no more are read; the document is left out: write what is in it as documents of their own", lists)
 			return
 		}
 		for i, item := range h.Items {
 			m.item(fmt.Sprintf("%s items[%d]", place, i), item.Raw, lists+1)
 		}
+		return
+	}
+	if m.listed(place, &h) {
 		return
 	}
 	at := origin{place: place, live: h.Metadata.UID != ""}
