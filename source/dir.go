@@ -165,8 +165,8 @@ func (f *file) read() {
 			f.fault = err.Error()
 		}
 	}
-	if f.fault != "" {
-		f.version = ""
+	if f.fault != "" { // so nothing of it was ever whole, unless it was before
+		f.version, f.content.broken = "", &topology.Problem{}
 	}
 }
 

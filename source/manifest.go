@@ -46,6 +46,7 @@ type manifests struct {
 	refused  map[origin]bool   // of the objects, those that no API server takes as they are
 	broken   *topology.Problem // the first that cannot be taken apart; nil: all can
 	original original          // of the document that is read now
+	items    int               // documents, and items of Lists, that were looked at
 	// raw: documents are kept as they are, instead.
 	raw     bool
 	objects []placed[map[string]any]
@@ -64,6 +65,7 @@ type origin struct {
 	// live: it comes from an API server, for it has a uid. What is written by hand
 	// may be put over it.
 	live bool
+	nth  int // of all that is in the file
 }
 
 // String is how Problems name it.
@@ -199,7 +201,8 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 	if m.listed(place, &h) {
 		return
 	}
-	at := origin{place: place, live: h.Metadata.UID != ""}
+	m.items++
+	at := origin{place: place, live: h.Metadata.UID != "", nth: m.items}
 	meant, field, text := mistaken(h.APIVersion, h.Kind)
 	if meant != "" && h.Metadata.Name != "" {
 		at.name = objectName(meant, h.Metadata.Namespace, h.Metadata.Name)
