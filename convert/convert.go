@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,14 +64,30 @@ func (t teller) refuse(field, format string, args ...any) {
 	t.add(topology.LostValue, field, format, args...)
 }
 
+// pass adds one of a value that an API server takes, and nobody serves.
+func (t teller) pass(field, format string, args ...any) {
+	t.add(topology.LostRest, field, format, args...)
+}
+
 func (t teller) add(loss topology.Loss, field, format string, args ...any) {
-	if len(*t.list) >= mostProblems {
+	if len(*t.list) >= mostProblems && !t.dropped(loss) {
 		return
 	}
 	for i, a := range args {
 		args[i] = repeated(a)
 	}
 	*t.list = append(*t.list, topology.Problem{Object: t.object, Field: field, Text: fmt.Sprintf(format, args...), Loss: loss})
+}
+
+// dropped reports whether a Problem was dropped for one of a loss: that an object is refused
+// is not to be lost among what somebody hardly meant.
+func (t teller) dropped(loss topology.Loss) bool {
+	i := slices.IndexFunc(*t.list, func(p topology.Problem) bool { return p.Loss != topology.LostValue })
+	if loss != topology.LostValue || i < 0 {
+		return false
+	}
+	*t.list = slices.Delete(*t.list, i, i+1)
+	return true
 }
 
 // repeated is what is said of a value: numbers as they are, of a text a part.

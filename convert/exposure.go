@@ -51,8 +51,12 @@ func exposure(s *corev1.Service, problem teller) *topology.Exposure {
 		if in.IP == "" || in.IPMode != nil && *in.IPMode != corev1.LoadBalancerIPModeVIP {
 			continue
 		}
-		balancers = append(balancers, in.IP)
-		fields = append(fields, fmt.Sprintf("status.loadBalancer.ingress[%d].ip", i))
+		field := fmt.Sprintf("status.loadBalancer.ingress[%d].ip", i)
+		if ip, err := netip.ParseAddr(in.IP); err == nil && ownAddress(ip.Unmap()) {
+			problem.pass(field, notDialled, ip.Unmap().WithZone("")) // an API server takes it, unlike an external one
+			continue
+		}
+		balancers, fields = append(balancers, in.IP), append(fields, field)
 	}
 	x := &topology.Exposure{
 		LoadBalancers: outsideAddresses(balancers, func(i int) string { return fields[i] }, "status.loadBalancer.ingress", problem),
@@ -80,6 +84,13 @@ func externalLocal(s *corev1.ServiceSpec) bool {
 	return open && s.ExternalTrafficPolicy != "" && s.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyCluster
 }
 
+const notDialled = "%s cannot be dialled from elsewhere and is not served; give one that is routed to nodes"
+
+// ownAddress reports whether each host means something of its own by an address.
+func ownAddress(ip netip.Addr) bool {
+	return ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast()
+}
+
 // outsideAddresses are those that can be a destination from elsewhere, each once.
 func outsideAddresses(texts []string, field func(i int) string, all string, problem teller) []netip.Addr {
 	var list []netip.Addr
@@ -89,13 +100,13 @@ func outsideAddresses(texts []string, field func(i int) string, all string, prob
 		ip = ip.Unmap().WithZone("")
 		switch {
 		case i == mostAddresses:
-			problem.tell(all, "has more than %d addresses, and the rest of them is not served; use more Services", mostAddresses)
+			problem.pass(all, "has more than %d addresses, and the rest of them is not served; use more Services", mostAddresses)
 			return list
 		case strings.TrimSpace(text) == "": // the API server lets them pass
 		case err != nil:
 			problem.refuse(field(i), "%q is no IP address and is not served; give a whole one, as 192.0.2.1 or 2001:db8::1", text)
-		case ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast():
-			problem.refuse(field(i), "%s cannot be dialled from elsewhere and is not served; give one that is routed to nodes", ip)
+		case ownAddress(ip):
+			problem.refuse(field(i), notDialled, ip)
 		case !known[ip]:
 			known[ip] = true
 			list = append(list, ip)
@@ -115,7 +126,7 @@ func sources(texts []string, problem teller) []netip.Prefix {
 	open := map[bool]bool{}
 	for i, text := range texts {
 		if i == mostSources {
-			problem.tell(field, "has more than %d ranges, and who is in the rest of them is not let in; merge some", mostSources)
+			problem.pass(field, "has more than %d ranges, and who is in the rest of them is not let in; merge some", mostSources)
 			list = append(list, nobody...)
 			break
 		}

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // Words that the API server does not know are problems, and none opens a Service.
@@ -49,5 +51,32 @@ func TestUnknownAddressType(t *testing.T) {
 		if got := Slice(s); len(got.Endpoints) != want.endpoints || len(got.Problems) != want.problems {
 			t.Errorf("%q: %+v", kind, got)
 		}
+	}
+}
+
+// That an API server refuses an object is told beside any number of lesser problems; what it
+// takes, and nobody serves, is no reason to refuse it.
+func TestRefusalsAreToldFirst(t *testing.T) {
+	s := read[discoveryv1.EndpointSlice](t, "{metadata: {labels: {kubernetes.io/service-name: web}}, addressType: IPv4, endpoints: [{addresses: [10.1.0.1]}]}")
+	for range mostProblems + 1 {
+		s.Ports = append(s.Ports, discoveryv1.EndpointPort{Port: new(int32)})
+	}
+	refused := func() (n int) {
+		for _, p := range Slice(s).Problems {
+			if p.Loss == topology.LostValue {
+				n++
+			}
+		}
+		return n
+	}
+	if n, all := refused(), len(Slice(s).Problems); n != 0 || all != mostProblems {
+		t.Errorf("%d problems, %d refused", all, n)
+	}
+	for i := range mostProblems + 1 {
+		s.Endpoints[0].Addresses[0] = "nonsense"
+		if n, all := refused(), len(Slice(s).Problems); n != min(i+1, mostProblems) || all != mostProblems {
+			t.Errorf("%d endpoints: %d problems, %d refused", i+1, all, n)
+		}
+		s.Endpoints = append(s.Endpoints, s.Endpoints[0])
 	}
 }

@@ -32,7 +32,7 @@ func Slice(s *discoveryv1.EndpointSlice) *topology.Slice {
 		}
 		port, ok := portNumber(*p.Port)
 		if !ok {
-			problem.refuse(fmt.Sprintf("ports[%d].port", i), "%d is no port and is left out; use 1 to 65535", *p.Port)
+			problem.pass(fmt.Sprintf("ports[%d].port", i), "%d is no port and is left out; use 1 to 65535", *p.Port)
 			continue
 		}
 		proto := topology.TCP

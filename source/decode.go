@@ -3,6 +3,7 @@ package source
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,47 +28,46 @@ func decode[T any](m *manifests, at origin, raw []byte, take func(*T)) {
 		strict = nil
 	}
 	for _, err := range strict[:min(len(strict), maxUnknown)] {
-		m.unknown(at, err, passedOver(&obj, err))
+		m.unknown(at, &obj, err)
 	}
-	if more := len(strict) - maxUnknown; more > 0 {
-		m.fault(at.String(), "", "has %d more fields that do not exist", more)
+	if more := len(strict) - maxUnknown; more > 0 { // no newer version has as many
+		m.lost(topology.LostField, at.String(), "", "has %d more fields that do not exist", more)
+		m.refuses(at)
 	}
 	take(&obj)
 }
 
-// unknown tells of a field that does not exist. What an API server told may be newer, and is
-// as it is meant.
-func (m *manifests) unknown(at origin, err error, cure string) {
+// unknown tells of a field of an object that does not exist. It may be of a newer version, and
+// what else is written counts; for a slip the object is refused, but for one that an API server
+// told, which is as it is meant.
+func (m *manifests) unknown(at origin, obj any, err error) {
 	field, text := "", err.Error()
 	var in json.FieldError
 	if errors.As(err, &in) {
 		field, text = in.FieldPath(), "does not exist"
 	}
-	text += ", and is passed over; " + cure
-	if at.live {
-		loss := topology.LostNothing
-		if strings.HasPrefix(field, "metadata.") { // no version has others there
-			loss = topology.LostField
-		}
-		m.lost(loss, at.String(), field, "%s", text)
-		return
+	cure := passedOver(obj, field)
+	loss, slip := topology.LostRest, cure != remove || field == "" || isSlip(wordsOf(reflect.TypeOf(obj)), field)
+	switch inMetadata := strings.HasPrefix(field, "metadata."); { // where no version has others
+	case at.live && !inMetadata:
+		loss = topology.LostNothing
+	case slip || inMetadata:
+		loss = topology.LostField
+		m.refuses(at)
 	}
-	m.refuse(topology.LostField, at, field, "%s", text)
+	m.lost(loss, at.String(), field, "%s, and is passed over; %s", text, cure)
 }
 
-// passedOver is what comes of a field that does not exist, and the cure. One
+const remove = "correct it, or remove it"
+
+// passedOver is the cure of a field that does not exist, and what comes of it. One
 // that can only be meant to keep a Service's traffic in units leaves it open.
-func passedOver(obj any, err error) string {
+func passedOver(obj any, path string) string {
 	s, isService := obj.(*corev1.Service)
-	var at json.FieldError
-	if !isService || !errors.As(err, &at) {
-		return "correct it, or remove it"
-	}
-	path := at.FieldPath()
 	word := path[strings.LastIndex(path, ".")+1:]
 	keys := convert.MeansTopologyKeys(word)
-	if !keys && near.Word(word, []string{"annotations"}) == "" {
-		return "correct it, or remove it"
+	if !isService || !keys && near.Word(word, []string{"annotations"}) == "" {
+		return remove
 	}
 	text := "write metadata.annotations"
 	if keys {

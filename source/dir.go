@@ -165,8 +165,8 @@ func (f *file) read() {
 			f.fault = err.Error()
 		}
 	}
-	if f.fault != "" {
-		f.version = ""
+	if f.fault != "" { // so nothing of it was ever whole, unless it was before
+		f.version, f.content.broken = "", &topology.Problem{}
 	}
 }
 
@@ -197,7 +197,9 @@ func (d *Dir) build() *topology.Snapshot {
 	for _, f := range d.files {
 		leftOut = append(leftOut, f.content.leftOut...)
 		for _, s := range f.content.services {
-			next.services.put(s.is.Key, as.over(s), &doubts)
+			over, refused := as.over(s)
+			next.services.put(s.is.Key, over, &doubts)
+			problems = append(problems, refused...)
 		}
 		for _, s := range f.content.slices {
 			next.slices.put(s.is.Key, s, &doubts)

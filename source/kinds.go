@@ -5,6 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/json"
+
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/internal/near"
 )
@@ -59,6 +63,29 @@ func mistaken(apiVersion, kind string) (meant, field, text string) {
 	return kind, "", ""
 }
 
+// listed reports whether a document is a List by a name that is none, and tells of it: any
+// object may be in it.
+func (m *manifests) listed(place string, h *head) bool {
+	group, _, _ := strings.Cut(h.APIVersion, "/")
+	meant := alike(h.Kind, "List") && builtIn(group)
+	holds := h.Kind != "" && !isRead(h.APIVersion, h.Kind) && slices.ContainsFunc(h.Items, isObject)
+	if !meant && !holds {
+		return false
+	}
+	what := "is not known"
+	if !meant {
+		what += ", and has objects in its items"
+	}
+	m.torn(place, "kind", "%s%s %s; the document is left out: write List, which seems meant", h.Kind, m.original.line(place, "kind"), what)
+	return true
+}
+
+// isObject reports whether an item is one that could be a document of its own.
+func isObject(item runtime.RawExtension) bool {
+	var t metav1.TypeMeta
+	return json.UnmarshalCaseSensitivePreserveInts(item.Raw, &t) == nil && t.Kind != "" && t.APIVersion != ""
+}
+
 // isRead reports whether gridmesh reads objects of a kind.
 func isRead(apiVersion, kind string) bool {
 	return slices.Contains(others[kind], apiVersion) || apiVersion == gridVersion && slices.Contains(grids, kind) || apiVersion == tableVersion && kind == names.NodeTableKind
@@ -75,11 +102,15 @@ func differs(apiVersion, kind string, versions []string, name string) (field, te
 	return "", ""
 }
 
-// alike reports whether a kind is written as another, but for case, number, and
-// one slip.
+// alike reports whether a kind is written as another, but for case, number, and two slips;
+// in a short one one, for Role is no Node.
 func alike(kind, name string) bool {
 	kind, name = strings.ToLower(kind), strings.ToLower(name)
-	return kind == name+"s" || near.Slips(kind, name, 1) < 2
+	slips := 2
+	if len(name) < len("Service") {
+		slips = 1
+	}
+	return kind == name+"s" || near.Slips(kind, name, slips) <= slips
 }
 
 // builtIn reports whether a group is one of Kubernetes' own: other projects have

@@ -46,6 +46,7 @@ type manifests struct {
 	refused  map[origin]bool   // of the objects, those that no API server takes as they are
 	broken   *topology.Problem // the first that cannot be taken apart; nil: all can
 	original original          // of the document that is read now
+	items    int               // documents, and items of Lists, that were looked at
 	// raw: documents are kept as they are, instead.
 	raw     bool
 	objects []placed[map[string]any]
@@ -64,6 +65,7 @@ type origin struct {
 	// live: it comes from an API server, for it has a uid. What is written by hand
 	// may be put over it.
 	live bool
+	nth  int // of all that is in the file
 }
 
 // String is how Problems name it.
@@ -167,7 +169,7 @@ func (m *manifests) document(place string, doc []byte, before int) {
 		m.torn(place, "", "is no Kubernetes manifest and is left out: %s", inFile(err.Error(), before))
 		return
 	}
-	m.original = original{place: place, text: doc}
+	m.original = original{place: place, text: doc, before: before}
 	m.item(place, raw, 0)
 	m.original = original{}
 }
@@ -188,7 +190,7 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 	}
 	if strings.HasSuffix(h.Kind, "List") {
 		if lists == maxLists {
-			m.lost(topology.LostAll, place, "items", "is a List inside %d others and is left out; write what is in it as documents of their own", lists)
+			m.torn(place, "items", "it is a List inside %d others, and no more are read; the document is left out: write what is in it as documents of their own", lists)
 			return
 		}
 		for i, item := range h.Items {
@@ -196,7 +198,11 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 		}
 		return
 	}
-	at := origin{place: place, live: h.Metadata.UID != ""}
+	if m.listed(place, &h) {
+		return
+	}
+	m.items++
+	at := origin{place: place, live: h.Metadata.UID != "", nth: m.items}
 	meant, field, text := mistaken(h.APIVersion, h.Kind)
 	if meant != "" && h.Metadata.Name != "" {
 		at.name = objectName(meant, h.Metadata.Namespace, h.Metadata.Name)
@@ -269,7 +275,7 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 		})
 	case "Endpoints v1":
 		if !at.live { // else its EndpointSlices are there as well
-			m.fault(at.String(), "kind", "Endpoints are not read, and it is left out: a cluster makes EndpointSlices of it, so write these (discovery.k8s.io/v1, with the label %s)", names.ServiceName)
+			m.lost(topology.LostAll, at.String(), "kind", "Endpoints are not read, and it is left out: a cluster makes EndpointSlices of it, so write these (discovery.k8s.io/v1, with the label %s)", names.ServiceName)
 		}
 	case "Node v1":
 		decode(m, at, raw, func(n *corev1.Node) {

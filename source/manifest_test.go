@@ -23,7 +23,7 @@ func TestListsInsideLists(t *testing.T) {
 			t.Errorf("%d levels: %d Nodes", levels, s.Nodes.Len())
 		}
 	}
-	const want = "items[0]: items: is a List inside 4 others and is left out"
+	const want = "items[0]: items: it is a List inside 4 others, and no more are read; the document is left out: write"
 	s := texts(t, nested(maxLists+1), "{apiVersion: v1, kind: Node, metadata: {name: edge-8}}")
 	told(t, s.Problems, want)
 	if s.Nodes.Len() != 1 {

@@ -35,13 +35,21 @@ type service struct {
 // asWritten are the Services that count, as they are written.
 type asWritten map[topology.ObjectKey]*corev1.Service
 
-// over is a Service as it is once it is put over what counted so far.
-func (a asWritten) over(s service) placed[*topology.Service] {
+// over is a Service as it is once it is put over what counted so far, and what was lost of what
+// is written for values that are not in the result, in which nobody would miss them.
+func (a asWritten) over(s service) (is placed[*topology.Service], lost []topology.Problem) {
+	written := s.is.Problems
 	if over := convert.PutOver(a[s.is.Key], s.written); over != s.written {
 		s.written, s.is = over, convert.Service(over)
 	}
+	for _, p := range written {
+		if p.Loss != topology.LostNothing && !slices.Contains(s.is.Problems, p) {
+			p.Object = s.String()
+			lost = append(lost, p)
+		}
+	}
 	a[s.is.Key] = s.written
-	return s.placed
+	return s.placed, lost
 }
 
 // node is a Node, and the ranges of its pods, which no snapshot has.

@@ -27,19 +27,19 @@ func (m *manifests) torn(place, field, format string, args ...any) {
 
 // stay keeps of what a file had before what it has nothing else for now. One that was taken
 // apart is all kept where it cannot be any more; of others the objects that are left out now,
-// or that no API server takes as they are now.
+// or that no API server takes as they are now, and of one that never could be all that is missing.
 func (f *file) stay(old file) {
 	switch {
 	case f.fault != "":
 		f.content = old.content
-	case f.empty && len(old.content.names()) > 0 && old.content.broken == nil: // somebody is about to write it
+	case f.empty && len(old.content.taken()) > 0: // somebody is about to write it
 		f.stayWhole(old, topology.Problem{Object: "file " + f.path, Text: "it is empty; write what it is to have, or remove it"})
-	case f.content.broken == nil:
-		f.content.keep(old.content)
-	case old.content.broken == nil:
+	case f.content.broken != nil && old.content.broken == nil:
 		p := *f.content.broken
 		p.Text += "; correct it"
 		f.stayWhole(old, p)
+	default:
+		f.content.keep(old.content)
 	}
 }
 
@@ -48,68 +48,123 @@ func (f *file) stayWhole(old file, why topology.Problem) {
 	f.content, f.torn = old.content, &why
 }
 
+// turn is an object of a file by its name, and how many of the name are behind it: of two the
+// last counts.
+type turn struct {
+	key    string
+	behind int
+}
+
+// taken are the objects of a file that are not left out.
+func (m *manifests) taken() (all []origin) {
+	all = addOrigins(all, m.services)
+	all = addOrigins(all, m.slices)
+	all = addOrigins(all, m.nodes)
+	return addOrigins(all, m.cidrs)
+}
+
+// turns are those of all objects of a file that have a name, also of those that are left out.
+func (m *manifests) turns() map[origin]turn {
+	all := slices.DeleteFunc(slices.Concat(m.leftOut, m.taken()), func(o origin) bool { return o.name == "" })
+	slices.SortFunc(all, func(a, b origin) int { return b.nth - a.nth })
+	turns, behind := make(map[origin]turn, len(all)), map[string]int{}
+	for _, o := range all {
+		turns[o] = turn{o.key(), behind[o.key()]}
+		behind[o.key()]++
+	}
+	return turns
+}
+
+// keeping are objects of before that stay: in place of which one that is there now, or besides.
+type keeping struct {
+	instead map[origin]origin
+	besides map[origin]bool
+	gone    map[origin]bool // which are not in force
+}
+
 // keep takes objects of before, in place of those of the same name that are left out, or that
 // no API server takes as they are now; where those of before were no better, what is new counts.
+// What is missing in a file that cannot be taken apart may be in there.
 func (m *manifests) keep(before *manifests) {
-	here, had := m.sound(), before.sound()
-	kept, places := map[string]bool{}, map[string]bool{}
+	turns, here := m.turns(), map[string]bool{}
+	for o := range turns {
+		here[o.name] = true
+	}
+	k := keeping{map[origin]origin{}, map[origin]bool{}, map[origin]bool{}}
+	had, ofBefore := map[turn]origin{}, before.turns()
+	for _, o := range before.taken() {
+		if !before.refused[o] {
+			had[ofBefore[o]] = o
+		}
+		if m.broken != nil && !here[o.name] {
+			k.besides[o] = true
+		}
+	}
 	stays := func(o origin) bool {
-		is := o.name != "" && !here[o.key()] && had[o.key()]
+		was, is := had[turns[o]]
 		if is {
-			kept[o.key()], places[o.String()] = true, true
+			k.instead[was], k.gone[o] = o, true
 		}
 		return is
 	}
 	m.leftOut = slices.DeleteFunc(m.leftOut, stays)
 	maps.DeleteFunc(m.refused, func(o origin, _ bool) bool { return stays(o) })
-	if len(kept) == 0 {
-		return
+	m.take(before, k)
+}
+
+// take takes what stays, and tells of it.
+func (m *manifests) take(before *manifests, k keeping) {
+	if len(k.gone) > 0 {
+		again(m, m.services, k.gone, func(s service) []topology.Problem { return s.is.Problems })
+		again(m, m.slices, k.gone, func(s placed[*topology.Slice]) []topology.Problem { return s.is.Problems })
 	}
-	for _, s := range named(m.services, kept) {
-		m.again(s.origin, s.is.Problems)
+	m.services = staying(k, m.services, before.services)
+	m.slices = staying(k, m.slices, before.slices)
+	m.nodes = staying(k, m.nodes, before.nodes)
+	m.cidrs = staying(k, m.cidrs, before.cidrs)
+	places := map[string]bool{}
+	for o := range k.gone {
+		places[o.String()] = true
 	}
-	for _, s := range named(m.slices, kept) {
-		m.again(s.origin, s.is.Problems)
-	}
-	m.services = instead(m.services, before.services, kept)
-	m.slices = instead(m.slices, before.slices, kept)
-	m.nodes = instead(m.nodes, before.nodes, kept)
-	m.cidrs = instead(m.cidrs, before.cidrs, kept)
 	for i, p := range m.problems {
-		if p.Loss != topology.LostNothing && places[p.Object] {
+		switch {
+		case p.Loss != topology.LostNothing && places[p.Object]:
 			m.problems[i].Text, m.problems[i].Loss = objectStays+withoutLeftOut.Replace(p.Text), topology.LostNewer
+		case len(k.besides) > 0 && p == *m.broken:
+			m.problems[i].Text += "; what the file had before stays, where it is not in it now: correct it"
+		}
+	}
+	for o := range k.besides {
+		if before.refused[o] {
+			m.refuses(o)
 		}
 	}
 }
 
-// again tells of a file what an object has said of itself, which is not in force.
-func (m *manifests) again(at origin, problems []topology.Problem) {
-	for _, p := range problems {
-		if p.Object = at.String(); p.Loss != topology.LostNothing {
-			m.problems = append(m.problems, p)
+// again tells of a file what objects have said of themselves, which are not in force.
+func again[T written](m *manifests, list []T, gone map[origin]bool, problems func(T) []topology.Problem) {
+	for _, o := range list {
+		for _, p := range problems(o) {
+			if p.Object = o.from().String(); gone[o.from()] && p.Loss != topology.LostNothing {
+				m.problems = append(m.problems, p)
+			}
 		}
 	}
-}
-
-// sound are the names of the objects that an API server would take.
-func (m *manifests) sound() map[string]bool { return m.namesBut(m.refused) }
-
-// names are those of the objects that are taken.
-func (m *manifests) names() map[string]bool { return m.namesBut(nil) }
-
-func (m *manifests) namesBut(without map[origin]bool) map[string]bool {
-	all := map[string]bool{}
-	addNames(all, m.services, without)
-	addNames(all, m.slices, without)
-	addNames(all, m.nodes, without)
-	addNames(all, m.cidrs, without)
-	return all
 }
 
 // written is what an object of manifests is, of whatever kind.
 type written interface{ from() origin }
 
 func (o origin) from() origin { return o }
+
+// moves is what can be told that it is written elsewhere.
+type moves[T any] interface {
+	*T
+	written
+	move(to origin)
+}
+
+func (o *origin) move(to origin) { *o = to }
 
 // key tells what an API server told from what is written to be put over it.
 func (o origin) key() string {
@@ -119,26 +174,31 @@ func (o origin) key() string {
 	return o.name
 }
 
-func addNames[T written](all map[string]bool, list []T, without map[origin]bool) {
+func addOrigins[T written](all []origin, list []T) []origin {
 	for _, o := range list {
-		if !without[o.from()] {
-			all[o.from().key()] = true
-		}
+		all = append(all, o.from())
 	}
+	return all
 }
 
-// named are those that have one of the names: several where it is there twice.
-func named[T written](all []T, names map[string]bool) (found []T) {
-	for _, o := range all {
-		if names[o.from().key()] {
-			found = append(found, o)
+// staying are objects, with those of before that stay, in the order of the file: what is written is
+// put over what is before it.
+func staying[T any, P moves[T]](k keeping, now, before []T) []T {
+	now = slices.DeleteFunc(now, func(o T) bool { return k.gone[P(&o).from()] })
+	var first, last []T
+	for _, o := range before {
+		at := P(&o).from()
+		to, stays := k.instead[at]
+		switch {
+		case stays:
+			P(&o).move(to)
+			now = append(now, o)
+		case k.besides[at] && at.live:
+			first = append(first, o)
+		case k.besides[at]:
+			last = append(last, o)
 		}
 	}
-	return found
-}
-
-// instead are objects, with those of before that have one of some names.
-func instead[T written](now, before []T, names map[string]bool) []T {
-	now = slices.DeleteFunc(now, func(o T) bool { return names[o.from().key()] })
-	return append(now, named(before, names)...)
+	slices.SortStableFunc(now, func(a, b T) int { return P(&a).from().nth - P(&b).from().nth })
+	return slices.Concat(first, now, last)
 }

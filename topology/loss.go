@@ -12,9 +12,10 @@ const (
 	LostField        // a field that does not exist is passed over
 	LostAll          // the object, or what of the file cannot be read, is left out
 	LostNewer        // it is in force as it was before
+	LostRest         // what an API server takes, and is not known or served here, is passed over
 )
 
-var losses = []string{"", "value", "field", "all", "newer"}
+var losses = []string{"", "value", "field", "all", "newer", "rest"}
 
 // MarshalText is the word of a loss, as in JSON.
 func (l Loss) MarshalText() ([]byte, error) {
