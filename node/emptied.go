@@ -5,32 +5,23 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// manifestsGone is the finding where manifests are all gone at once, or were wrong from the start on.
+// manifestsGone is the finding where manifests are all gone at once.
 const manifestsGone capture.FindingKind = "manifests"
 
 const manifestsGoneText = "--manifests has nothing, no Service, no Node and no ServiceCIDR, and that is not believed: what is in force stays, if anything is; see that its volume is " +
 	"mounted and its copy complete, or leave a Node there, where no Service is to be served"
 
-const manifestsSpoiltText = "--manifests had something wrong when this agent started, and what a run before served stays, all of it; nothing of --manifests is followed until that is corrected: "
-
 // emptied is why the source's newest is not believed; "" where it is. It has nothing any more: a
 // directory that is a volume which is not mounted, or a copy that has just begun, more often than
-// somebody's wish. Or it had something wrong from the start of this agent on, which kept of it what was
-// right, until it ended.
+// somebody's wish.
 type emptied string
 
 // disbelieves reports whether a snapshot is not to be acted on. Of an API server its feed
 // judges that.
 func (l *loop) disbelieves(snap *topology.Snapshot) bool {
 	var why emptied
-	switch {
-	case l.parts.Cluster != nil:
-	case !hasAny(snap) && l.hadAny():
+	if l.parts.Cluster == nil && !hasAny(snap) && l.hadAny() {
 		why = manifestsGoneText
-	case l.raw == nil:
-		if p := l.spoilt(snap); p != nil {
-			why = emptied(manifestsSpoiltText + p.String())
-		}
 	}
 	if why != l.emptied {
 		l.emptied = why

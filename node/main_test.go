@@ -179,7 +179,7 @@ func (r *rig) parts() Parts {
 		WatchLinks: r.watchLinks, Supervise: r.supervise, EnvoyServes: r.serves, PodCIDRs: r.podCIDRs, Usable: r.usable,
 	}
 	if r.dir != nil {
-		p.Source, p.PodCIDRs = r.dir, r.dir.PodCIDRs
+		p.Source, p.PodCIDRs, p.Remember = r.dir, r.dir.PodCIDRs, r.dir.Remember
 	}
 	if r.watch != nil {
 		p.WatchLinks = r.watch

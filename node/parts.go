@@ -62,6 +62,9 @@ type Parts struct {
 	// PodCIDRs are those of a node where there is no API server, by the Source's
 	// newest snapshot or a newer one; nil for not at all. It is asked with each.
 	PodCIDRs func(node string) []netip.Prefix
+	// Remember has the Source begin with what it kept in a file, and keep it there as long as it may; nil
+	// where nothing is. It is called before the Source runs.
+	Remember func(path string, may func() bool)
 	// Cluster is the API server; nil where there is none.
 	Cluster Cluster
 	// Usable reports whether what was given to find the Source by could ever be used since the

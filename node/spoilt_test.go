@@ -1,153 +1,90 @@
 package node
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// Where manifests have something wrong when an agent starts, what a run before served stays, until all
-// is right; without a run before, and of what is told while the agent runs, what is right is served.
+const (
+	writtenNodes = "{apiVersion: v1, kind: Node, metadata: {name: a-1, labels: {unit: a}}}\n---\n{apiVersion: v1, kind: Node, metadata: {name: a-2, labels: {unit: a}}}\n"
+	writtenPlain = `---
+{apiVersion: v1, kind: Service, metadata: {name: %[1]s}, spec: {clusterIP: %[2]s, ports: [{port: 80}]}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: %[1]s, labels: {kubernetes.io/service-name: %[1]s}}, addressType: IPv4, ports: [{port: 8080}], endpoints: [{addresses: [10.244.2.5], nodeName: a-2}]}
+`
+)
+
+// written are manifests of a Service that is closed to its unit.
+func written(name, ip string) string {
+	return strings.Replace(fmt.Sprintf(writtenPlain, name, ip), "{name: "+name+"}, spec", "{name: "+name+", annotations: {topologyKeys: '[\"unit\"]'}}, spec", 1)
+}
+
+// What is wrong with manifests as an agent starts takes nothing away that a run before served, beside its
+// rules and after a boot; what is right beside it is followed, and all is when it is corrected. Without a run
+// before what is right is served.
 func TestManifestsThatAreWrongAtTheStart(t *testing.T) {
-	lost := topology.Problem{Object: "service default/web (file m/web.yaml document 1)", Field: "spec.ports", Text: "is empty", Loss: topology.LostValue}
-	wrong := func(where string) *topology.Snapshot {
-		o := webAndOther()
-		key := topology.ObjectKey{Namespace: "default", Name: "web"}
-		e, _ := o.Snapshot().Services.Get(key)
-		switch where {
-		case "in the manifests":
-			o.Delete("web")
-		case "of a Service":
-			service := *e.Service
-			service.Ports, service.Problems = nil, []topology.Problem{lost}
-			o.Builder().SetService(&service)
-		case "of a slice":
-			slice := *e.Slices[0]
-			slice.Endpoints, slice.Problems = nil, []topology.Problem{lost}
-			o.Builder().SetSlice(&slice)
-		}
-		snap := *o.Snapshot()
-		if where == "in the manifests" {
-			snap.Problems = []topology.Problem{lost}
-		}
-		return &snap
-	}
-	for _, where := range []string{"in the manifests", "of a Service", "of a slice"} {
-		t.Run(where, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				r.runBefore(t)
-				r.kernel.Flush() // a boot
-				r.source.Publish(wrong(where))
-				r.mustStart(t)
-				after(time.Hour)
-				r.wantServed(t, "what was before", webFrontend)
-				if got := r.findings(); !slices.Equal(got, []string{"manifests"}) || !strings.Contains(r.agent.found.all()[0].Text, "m/web.yaml") {
-					t.Errorf("found are %v", r.agent.found.all())
-				}
-				if st := r.saved(t); st == nil || st.Snapshot.Services.Len() != 1 {
-					t.Error("what is kept for the next start is gone")
-				}
-				r.publish(webAndOther())
-				r.wantServed(t, "all is right", webFrontend, otherFrontend)
-				if got := r.findings(); len(got) > 0 {
-					t.Errorf("all is right: found are %v", got)
-				}
-				r.source.Publish(wrong(where))
-				after(time.Minute)
-				r.wantServed(t, "told while it runs", otherFrontend)
-			})
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				r.source.Publish(wrong(where))
-				r.mustStart(t)
-				after(time.Minute)
-				r.wantServed(t, "there was nothing before", otherFrontend)
-			})
-		})
-	}
-}
-
-// What was wrong when a run before served it holds up nothing, nor does what that did not have.
-func TestManifestsThatWereWrongBefore(t *testing.T) {
-	lost := func(object string) topology.Problem {
-		return topology.Problem{Object: object, Field: "spec.ports", Text: "is odd", Loss: topology.LostValue}
-	}
-	for _, tc := range []string{"service default/web", "service default/new (file m/new.yaml document 1)", "file m/torn.yaml document 1", "node a-1 (file m/n.yaml document 1)"} {
-		t.Run(tc, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				snapshot := func(o *nodetest.Objects) *topology.Snapshot {
-					if tc == "service default/web" {
-						e, _ := o.Snapshot().Services.Get(topology.ObjectKey{Namespace: "default", Name: "web"})
-						service := *e.Service
-						service.Problems = []topology.Problem{lost(tc)}
-						o.Builder().SetService(&service)
-						return o.Snapshot()
-					}
-					snap := *o.Snapshot()
-					snap.Problems = []topology.Problem{lost(tc)}
-					return &snap
-				}
-				r := newRig(t)
-				r.mustStart(t)
-				r.source.Publish(snapshot(webOnly()))
-				after(time.Minute)
-				r.stop()
-				r.again()
-				r.source.Publish(snapshot(webAndOther()))
-				r.mustStart(t)
-				after(time.Minute)
-				r.wantServed(t, "followed", webFrontend, otherFrontend)
-			})
-		})
-	}
-}
-
-// While a disk is slow nobody knows what a run before served: its rules stay where manifests have something
-// wrong, until the disk has told. After a boot there are none, and what is right is served.
-func TestManifestsThatAreWrongWhileTheDiskIsSlow(t *testing.T) {
-	objects := webAndOther()
-	objects.Delete("web")
-	wrong := *objects.Snapshot()
-	wrong.Problems = []topology.Problem{{Object: "file m/web.yaml document 1", Text: "is torn", Loss: topology.LostNewer}}
-	for _, boot := range []bool{false, true} {
-		for name, hang := range map[string]func(r *rig) (answer func()){
-			"hangs": func(r *rig) func() {
-				giveState, giveNotes := r.hanging()
-				return func() { giveState(); giveNotes() }
-			},
-			"cannot be read": func(r *rig) func() { return r.unreadable(t) },
-		} {
+	for name, spoil := range map[string]func(path, text string) error{
+		"half a file": func(path, text string) error { return os.WriteFile(path, []byte(text[:len(text)/3]), 0o600) },
+		"not a byte":  func(path, _ string) error { return os.WriteFile(path, nil, 0o600) },
+		"unreadable": func(path, _ string) error {
+			return errors.Join(os.Remove(path), os.Mkdir(path+".d", 0o700), os.Symlink(path, path))
+		},
+		"a port that is none": func(path, text string) error {
+			return os.WriteFile(path, []byte(strings.Replace(text, "port: 80}", "port: 99999}", 1)), 0o600)
+		},
+		"a name that is none": func(path, text string) error {
+			return os.WriteFile(path, []byte(strings.Replace(text, "name: web,", "", 1)), 0o600)
+		},
+		"a slice without label": func(path, text string) error {
+			return os.WriteFile(path, []byte(strings.Replace(text, "kubernetes.io/service-name", "service", 1)), 0o600)
+		},
+	} {
+		for _, boot := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, boot %v", name, boot), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t)
-					r.runBefore(t)
-					answer, served := hang(r), webFrontend
-					if boot {
-						r.kernel.Flush()
-						served = otherFrontend
-					}
-					r.source.Publish(&wrong)
+					r, dir := newRig(t), t.TempDir()
+					web := filepath.Join(dir, "web.yaml")
+					write := func(path, text string) { must(t, os.WriteFile(path, []byte(text), 0o600)) }
+					write(filepath.Join(dir, "nodes.yaml"), writtenNodes)
+					write(web, written("web", "10.96.0.10"))
+					r.dir = source.NewDir(dir)
 					r.mustStart(t)
 					after(time.Minute)
-					r.wantServed(t, "before the disk answered", served)
-					if got := r.findings(); slices.Contains(got, "manifests") == boot {
-						t.Errorf("found are %v", got)
+					r.wantServed(t, "before", webFrontend)
+					r.stop()
+					must(t, spoil(web, written("web", "10.96.0.10")))
+					write(filepath.Join(dir, "other.yaml"), written("other", "10.96.0.11"))
+					if r.again(); boot {
+						r.kernel.Flush()
 					}
-					answer()
-					after(2 * time.Minute)
-					r.wantServed(t, "the disk answered", served)
-					r.publish(webAndOther())
-					r.wantServed(t, "all is right", webFrontend, otherFrontend)
-					if got := r.findings(); len(got) > 0 {
-						t.Errorf("all is right: found are %v", got)
+					r.dir = source.NewDir(dir)
+					r.mustStart(t)
+					after(time.Minute)
+					r.wantServed(t, "wrong at the start", webFrontend, otherFrontend)
+					if !slices.ContainsFunc(r.agent.status().Problems, func(p topology.Problem) bool { return strings.Contains(p.String(), "web.yaml") }) {
+						t.Errorf("its problems are %v", r.agent.status().Problems)
 					}
+					must(t, os.Remove(web))
+					write(web, written("web", "10.96.0.12"))
+					after(time.Minute)
+					r.wantServed(t, "corrected", otherFrontend, "10.96.0.12:80/tcp")
+					r.stop()
+					must(t, os.Remove(web))
+					r.again()
+					r.dir = source.NewDir(dir)
+					r.mustStart(t)
+					after(time.Minute)
+					r.wantServed(t, "removed meanwhile", otherFrontend)
 				})
 			})
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"path/filepath"
 	"slices"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
@@ -103,6 +104,9 @@ func (a *Agent) lockNetwork() (unlock func(), err error) {
 func (a *Agent) start(ctx context.Context) (*loop, error) {
 	notebook := statedir.Notebook{Dir: a.cfg.StateDir, Boot: statedir.BootID()}
 	unread := a.readDisk(notebook)
+	if a.parts.Remember != nil {
+		a.parts.Remember(filepath.Join(a.cfg.StateDir, source.ManifestsFile), func() bool { return !a.dir.Others() })
+	}
 	st := a.soonState(&unread)
 	pods, err := a.knownPods(st)
 	if err != nil {

@@ -2,15 +2,12 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/gridmesh/gridmesh/topology"
@@ -35,6 +32,8 @@ type Dir struct {
 	built   counted // what the builder holds
 	pods    atomic.Pointer[podRanges]
 	unread  atomic.Pointer[error] // of the last look; nil before the first
+	memory  memory
+	unkept  string // why the memory has a fault, as published last
 }
 
 // file is a file of manifests as it was read last.
@@ -50,8 +49,12 @@ type file struct {
 	asked   string            // the path that was given, where that is this file
 	blank   bool              // it was read, and has no document
 	empty   bool              // nor any byte
-	text    []byte            // what it holds, where that was given
+	text    []byte            // what it holds: where that was given, or while it is read
 	given   bool
+	same    bool // as it was before
+	// versions are those in force, compressed, from the oldest on: one, but for what is wrong with
+	// the newest. None where nobody remembers.
+	versions [][]byte
 }
 
 // counted are the objects that count where several files have the same one: the
@@ -78,15 +81,21 @@ func (d *Dir) PodCIDRs(node string) []netip.Prefix {
 func (d *Dir) Run(ctx context.Context) error {
 	tick := time.NewTicker(dirPoll)
 	defer tick.Stop()
-	for {
+	for d.recall(); ; {
 		err := d.refresh()
 		if err != nil && !d.Awaits {
 			return err
 		}
 		d.unread.Store(&err)
+		d.keep(time.Now())
 		select {
 		case <-tick.C:
+		case got := <-d.memory.asked.Late():
+			d.recalled(got)
+		case got := <-d.memory.write.Late():
+			d.memory.wrote(got.Err, time.Now())
 		case <-ctx.Done():
+			d.finish()
 			return nil
 		}
 	}
@@ -106,7 +115,7 @@ func (d *Dir) Usable() (ever bool, fault error) {
 // read is an error at first; later what was read last stays, with a Problem.
 func (d *Dir) refresh() error {
 	_, again := d.Get()
-	files, err := list(d.path)
+	files, err := d.look()
 	if err != nil && !again {
 		return err
 	}
@@ -114,46 +123,79 @@ func (d *Dir) refresh() error {
 	if err != nil {
 		away = err.Error()
 	} else {
-		changed = d.read(files)
+		changed = d.take(files)
 		d.Contacted(time.Now())
 	}
-	if changed || !again || away != d.away {
-		d.away = away
+	if changed || !again || away != d.away || d.memory.fault != d.unkept {
+		d.away, d.unkept = away, d.memory.fault
+		d.memory.due = d.memory.due || d.memory.path != "" && changed && len(files) > 0
 		d.Publish(d.build())
 	}
 	return nil
 }
 
-// read fills in the files' contents and keeps them, and reports whether any of
-// them differs from what was kept before.
-func (d *Dir) read(files []file) (changed bool) {
+// looks are how often a directory is looked at that is another one by then each time.
+const looks = 3
+
+// look reads the files of the directory. A link may be led elsewhere meanwhile, and what it led to be
+// removed: that is no state of either.
+func (d *Dir) look() ([]file, error) {
+	for range looks {
+		top, err := filepath.EvalSymlinks(d.path)
+		if err != nil {
+			return nil, fmt.Errorf("read manifests: %w", withPath(d.path, err))
+		}
+		files, err := list(d.path)
+		if err == nil {
+			files = d.read(files)
+		}
+		if now, gone := filepath.EvalSymlinks(d.path); gone == nil && now == top {
+			return files, err
+		}
+	}
+	return nil, fmt.Errorf("read manifests: %s leads elsewhere each time that it was read", d.path)
+}
+
+// take keeps what was read, and reports whether anything differs from what was kept before.
+func (d *Dir) take(files []file) (changed bool) {
+	changed = len(files) != len(d.files) || slices.ContainsFunc(files, func(f file) bool { return !f.same })
+	d.files = files
+	return changed
+}
+
+// read fills in the files' contents, with what stays of those of before.
+func (d *Dir) read(files []file) []file {
 	before := make(map[string]file, len(d.files)) // by name: the path may be a link to another place by now
 	for _, f := range d.files {
 		before[f.name] = f
 	}
 	files = kept(files, d.files)
-	changed = len(files) != len(d.files)
 	for i := range files {
 		f := &files[i]
 		old, had := before[f.name]
 		if had && f.version != "" && f.version == old.version {
-			f.content, f.sum, f.torn = old.content, old.sum, old.torn
+			f.content, f.sum, f.torn, f.versions, f.same = old.content, old.sum, old.torn, old.versions, true
 			continue
 		}
-		if f.read(); had {
+		f.read()
+		if d.memory.path != "" && len(f.text) > 0 {
+			f.versions = [][]byte{packed(f.text)}
+		}
+		if !f.given {
+			f.text = nil
+		}
+		if had {
 			f.stay(old)
 		}
 		if f.empty && f.torn == nil { // a power cut leaves one, too
-			f.content.lost(topology.LostAll, "file "+f.path, "", "is empty; write what it is to have, or remove it")
+			f.content.torn("file "+f.path, "", "is empty; write what it is to have, or remove it")
 		}
-		same := had && f.path == old.path && f.fault == old.fault && (f.fault != "" || f.sum == old.sum)
-		if same {
-			f.content, f.torn = old.content, old.torn
+		f.same = had && f.path == old.path && f.fault == old.fault && (f.fault != "" || f.sum == old.sum)
+		if f.same {
+			f.content, f.torn, f.versions = old.content, old.torn, old.versions
 		}
-		changed = changed || !same
 	}
-	d.files = files
-	return changed
+	return files
 }
 
 // read reads a file whatever was known of it. One that cannot be read is tried
@@ -222,6 +264,9 @@ func (d *Dir) build() *topology.Snapshot {
 	if d.away != "" {
 		ofFiles = append(ofFiles, unreadable(d.path, d.away))
 	}
+	if d.unkept != "" {
+		ofFiles = append(ofFiles, topology.Problem{Object: "file " + d.memory.path, Text: d.unkept})
+	}
 	next.orphans(leftOut, &doubts)
 	next.beside(leftOut, &doubts)
 	next.outside(cidrs, &doubts)
@@ -238,106 +283,4 @@ func (d *Dir) build() *topology.Snapshot {
 // unreadable is a file or directory that the system does not let us read.
 func unreadable(path, why string) topology.Problem {
 	return topology.Problem{Object: "file " + path, Text: "cannot be read; what was read of it last, if anything, stays: " + why, Loss: topology.LostNewer}
-}
-
-// noFile is why a pipe or a device is not read: it has no end, or waits for who writes.
-const noFile = "it is no file"
-
-// list returns the manifests under path, by path, unread.
-func list(path string) (files []file, err error) {
-	top, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil, fmt.Errorf("read manifests: %w", withPath(path, err))
-	}
-	if info, err := os.Stat(top); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read manifests: %s is neither a file nor a directory (its mode is %s); give one of these", path, info.Mode())
-	}
-	var bytes int64
-	err = filepath.WalkDir(top, func(p string, e os.DirEntry, err error) error {
-		if err != nil && p == top {
-			return err
-		}
-		if err != nil {
-			files = append(files, file{name: below(top, p), path: p, fault: err.Error(), folder: true})
-			return nil //nolint:nilerr // the others go on
-		}
-		if e.IsDir() && p != top && strings.HasPrefix(e.Name(), ".") { // as .git, and what a mounted ConfigMap's links lead to
-			return filepath.SkipDir
-		}
-		if e.IsDir() || p != top && !isManifest(p) {
-			return nil
-		}
-		f, size, there := look(p)
-		if there {
-			f.name = below(top, p)
-			if p == top {
-				f.asked = path
-			}
-			files = append(files, f)
-		}
-		if bytes += size; bytes > MaxDir {
-			return fmt.Errorf("%s has more than %d bytes of manifests; give a directory of what is meant", path, MaxDir)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read manifests: %w", err)
-	}
-	return files, nil
-}
-
-// below is a path below another, "." for that itself.
-func below(top, path string) string {
-	name, err := filepath.Rel(top, path)
-	if err != nil {
-		return path
-	}
-	return name
-}
-
-// withPath has an error of EvalSymlinks name the path, which some do not.
-func withPath(path string, err error) error {
-	if named := (*os.PathError)(nil); errors.As(err, &named) {
-		return err
-	}
-	return fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "EvalSymlinks: "))
-}
-
-// look says what is at a path, how many bytes of it will be read, and whether it is
-// one to read.
-func look(p string) (f file, size int64, there bool) {
-	f = file{path: p}
-	info, err := os.Stat(p) // of what a link leads to, as a mounted ConfigMap's do
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return f, 0, false // since the folder was read
-	case err != nil:
-		f.fault = err.Error()
-	case info.IsDir():
-		return f, 0, false
-	case !info.Mode().IsRegular():
-		f.fault = noFile
-	default:
-		f.version = version(info, time.Now())
-		if size = info.Size(); size > MaxFile { // it is left out
-			size = 0
-		}
-	}
-	return f, size, true
-}
-
-// settled is how long a file must have been as it is: of two writes within a tick of
-// the clock that gives files their times, 10 ms at most, those of the second are the
-// first's.
-const settled = 100 * time.Millisecond
-
-// version differs when the content of a file may: a file put in its place has
-// another inode, and no clock or tool sets back the time of the last change. Of one
-// that was changed a moment ago nobody knows.
-func version(info os.FileInfo, now time.Time) string {
-	st := info.Sys().(*syscall.Stat_t)
-	if now.Sub(time.Unix(st.Ctim.Unix())).Abs() < settled {
-		return ""
-	}
-	return fmt.Sprint(info.Size(), st.Dev, st.Ino, st.Mtim.Nano(), st.Ctim.Nano())
 }

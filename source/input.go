@@ -30,7 +30,7 @@ func (in Input) Snapshot() (*topology.Snapshot, error) {
 		return nil, err
 	}
 	d := NewDir("")
-	d.read(files)
+	d.take(d.read(files))
 	if err := blank(d.files); err != nil {
 		return nil, err
 	}

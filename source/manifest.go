@@ -101,7 +101,7 @@ func (m *manifests) file(f *file) error {
 		m.torn("file "+f.path, "", "has %d bytes and is left out; at most %d are read, split it", size, MaxFile)
 		return nil
 	}
-	f.blank, f.empty = m.text("file "+f.path, data), len(data) == 0
+	f.blank, f.empty, f.text = m.text("file "+f.path, data), len(data) == 0, data
 	return nil
 }
 

@@ -31,21 +31,21 @@ func (m *manifests) torn(place, field, format string, args ...any) {
 func (f *file) stay(old file) {
 	switch {
 	case f.fault != "":
-		f.content = old.content
+		f.content, f.versions = old.content, old.versions
 	case f.empty && len(old.content.taken()) > 0: // somebody is about to write it
 		f.stayWhole(old, topology.Problem{Object: "file " + f.path, Text: "it is empty; write what it is to have, or remove it"})
 	case f.content.broken != nil && old.content.broken == nil:
 		p := *f.content.broken
 		p.Text += "; correct it"
 		f.stayWhole(old, p)
-	default:
-		f.content.keep(old.content)
+	case f.content.keep(old.content) && len(f.versions) > 0:
+		f.versions = chain(old.versions, f.versions)
 	}
 }
 
 func (f *file) stayWhole(old file, why topology.Problem) {
 	why.Text, why.Loss = fileStays+withoutLeftOut.Replace(why.Text), topology.LostNewer
-	f.content, f.torn = old.content, &why
+	f.content, f.torn, f.versions = old.content, &why, old.versions
 }
 
 // turn is an object of a file by its name, and how many of the name are behind it: of two the
@@ -85,7 +85,7 @@ type keeping struct {
 // keep takes objects of before, in place of those of the same name that are left out, or that
 // no API server takes as they are now; where those of before were no better, what is new counts.
 // What is missing in a file that cannot be taken apart may be in there.
-func (m *manifests) keep(before *manifests) {
+func (m *manifests) keep(before *manifests) (any bool) {
 	turns, here := m.turns(), map[string]bool{}
 	for o := range turns {
 		here[o.name] = true
@@ -110,6 +110,7 @@ func (m *manifests) keep(before *manifests) {
 	m.leftOut = slices.DeleteFunc(m.leftOut, stays)
 	maps.DeleteFunc(m.refused, func(o origin, _ bool) bool { return stays(o) })
 	m.take(before, k)
+	return len(k.instead)+len(k.besides) > 0
 }
 
 // take takes what stays, and tells of it.

@@ -42,7 +42,7 @@ func (c *config) takeFrom(parts *node.Parts, log *slog.Logger, earlier func() (c
 
 func (c *config) readManifests(parts *node.Parts) error {
 	dir := source.NewDir(c.manifests)
-	parts.Source, parts.PodCIDRs, parts.Usable = dir, dir.PodCIDRs, dir.Usable
+	parts.Source, parts.PodCIDRs, parts.Usable, parts.Remember = dir, dir.PodCIDRs, dir.Usable, dir.Remember
 	err := readable(c.manifests)
 	dir.Awaits = err != nil
 	return err

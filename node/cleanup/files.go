@@ -23,15 +23,17 @@ const BootstrapFile = "envoy.yaml"
 const dnsSnapshot = "dns.v1"
 
 // keptFiles are, in the directory of the state, what the agent keeps there and what
-// gridmesh-dns does, and what each is known by. The first four may be set aside.
+// gridmesh-dns does, and what each is known by. The first five may be set aside.
 var keptFiles = map[string]ours{
 	source.StateFile:     file(begins(snapshotMagic)),
+	source.ManifestsFile: file(begins(source.MemoryMagic)),
 	dnsSnapshot:          file(begins(snapshotMagic)),
 	statedir.OutageFile:  file(begins("{")),
 	statedir.ContactFile: file(isBoot),
 	statedir.LockFile:    file(isEmpty),
 
 	atomicfile.Aside(source.StateFile):     anyFile,
+	atomicfile.Aside(source.ManifestsFile): anyFile,
 	atomicfile.Aside(dnsSnapshot):          anyFile,
 	atomicfile.Aside(statedir.OutageFile):  anyFile,
 	atomicfile.Aside(statedir.ContactFile): anyFile,

@@ -59,7 +59,7 @@ func TestRemoveFiles(t *testing.T) {
 	must(t, err)
 	fill(t, dir, map[string]string{
 		"state/outage": `{"since":1}`, "state/contact": statedir.BootID() + "\n", "state/state.bad": "of whatever kind", "state/dns.v1": "\x00\x00", "state/lock": "",
-		"state/state": snapshotMagic, "state/.state.tmp-1": "half", "state/hosts": "10.0.0.1 a", "state/.state.mine": "",
+		"state/manifests": source.MemoryMagic, "state/manifests.bad": "of whatever kind", "state/state": snapshotMagic, "state/.state.tmp-1": "half", "state/hosts": "10.0.0.1 a", "state/.state.mine": "",
 		"run/xds.sock": "", "run/.xds.sock.lock": "", "run/.xds.sock.tmp/xds.sock": "", "run/agent.sock": "", "run/feed.sock": "", "run/envoy-admin.sock": "",
 		"run/envoy.yaml": string(bootstrap), "run/other.sock": "",
 	})
