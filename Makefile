@@ -211,7 +211,7 @@ golden: ## rewrite the golden files
 	$(GO) test ./test/conformance -update
 
 fuzz: ## a minute of each fuzz target (FUZZ_TIME)
-	for t in source:FuzzDecodeState source:FuzzManifest source:FuzzMemory convert:FuzzConvert topology:FuzzParseKeys xds:FuzzStream \
+	for t in source:FuzzDecodeState source:FuzzManifest convert:FuzzConvert topology:FuzzParseKeys xds:FuzzStream \
 		admission:FuzzReview admission/certs:FuzzDecode xds/admin:FuzzDecode xds/admin:FuzzStats node/outage:FuzzRecord node/migrate:FuzzParseProxy capture:FuzzFlow \
 		cmd/gridmesh-agent:FuzzFile dnsplugin:FuzzParse dnsplugin/answer:FuzzLookup grid/plan:FuzzFields health/evidence:FuzzParse health:FuzzBook health/told:FuzzDecode health/check:FuzzPlugin health/peer:FuzzRequest health/peer:FuzzReply health/peer:FuzzLegacy health/peer:FuzzServe internal/jsontype:FuzzMisfits internal/table:FuzzLikeItsTwin test/soak/script:FuzzParse; do \
 		$(GO) test ./$${t%:*} -run xxx -fuzz "^$${t#*:}$$" -fuzztime $(FUZZ_TIME) || exit 1; done

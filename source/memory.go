@@ -3,13 +3,13 @@ package source
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
@@ -187,12 +187,14 @@ func unpacked(version []byte) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, MaxFile))
 }
 
+// writeMemory writes the magic, the SHA-256 of what follows, and that.
 func writeMemory(path string, all remembers) error {
-	b := bytes.NewBufferString(MemoryMagic)
-	if err := gob.NewEncoder(b).Encode(all); err != nil {
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(all); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return atomicfile.Write(path, b.Bytes())
+	sum := sha256.Sum256(b.Bytes())
+	return atomicfile.Write(path, slices.Concat([]byte(MemoryMagic), sum[:], b.Bytes()))
 }
 
 // readMemory is what was kept of a path; none is no error. What cannot be taken apart is set aside.
@@ -222,11 +224,15 @@ func readMemory(path, of string) ([]remembered, error) {
 }
 
 func decodeMemory(data []byte) (all remembers, err error) {
-	text, is := strings.CutPrefix(string(data), MemoryMagic)
-	if !is {
+	rest, is := bytes.CutPrefix(data, []byte(MemoryMagic))
+	if !is || len(rest) < sha256.Size {
 		return all, errors.New("is not what was kept of manifests")
 	}
-	if err := gob.NewDecoder(strings.NewReader(text)).Decode(&all); err != nil {
+	sum, rest := rest[:sha256.Size], rest[sha256.Size:]
+	if is := sha256.Sum256(rest); !bytes.Equal(is[:], sum) {
+		return all, errors.New("is damaged")
+	}
+	if err := gob.NewDecoder(bytes.NewReader(rest)).Decode(&all); err != nil {
 		return remembers{}, fmt.Errorf("cannot be taken apart: %w", err)
 	}
 	return all, nil

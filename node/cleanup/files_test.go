@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net"
@@ -168,6 +169,13 @@ func TestWhatIsNoRecordIsTold(t *testing.T) {
 	}
 }
 
+func writeManifest(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "n.yaml"), []byte("{apiVersion: v1, kind: Node, metadata: {name: n}}"), 0o600))
+	return dir
+}
+
 // What an agent writes into its directory, and sets aside there, is Kept, and nothing
 // else but gridmesh-dns's and what sysctls were: a name that is missing would stay. And
 // it is known again.
@@ -180,9 +188,15 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 		_, err := statedir.Notebook{Dir: dir, Boot: statedir.BootID()}.Put(outage.Note{}, note)
 		must(t, err)
 		must(t, source.NewKeeper(in(source.StateFile), 0).Write(&source.State{Snapshot: topology.NewBuilder().Build()}, at))
+		manifests := source.NewDir(writeManifest(t))
+		manifests.Remember(in(source.ManifestsFile), func() bool { return true })
+		ctx, cancel := context.WithCancel(t.Context())
+		wake := manifests.Wake()
+		go func() { <-wake; cancel() }()
+		must(t, manifests.Run(ctx))
 	}
 	write()
-	for _, name := range []string{source.StateFile, statedir.OutageFile, statedir.ContactFile} {
+	for _, name := range []string{source.StateFile, source.ManifestsFile, statedir.OutageFile, statedir.ContactFile} {
 		_, err := atomicfile.SetAside(in(name))
 		must(t, err)
 	}
