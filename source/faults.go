@@ -26,9 +26,9 @@ func (m *manifests) lost(loss topology.Loss, object, field, format string, args 
 	m.problems = append(m.problems, topology.Problem{Object: object, Field: field, Text: text, Loss: loss})
 }
 
-// refuse tells of a value, or of a field, for which no API server takes the object.
-func (m *manifests) refuse(loss topology.Loss, at origin, field, format string, args ...any) {
-	m.lost(loss, at.String(), field, format, args...)
+// refuse tells of a value for which no API server takes the object.
+func (m *manifests) refuse(at origin, field, format string, args ...any) {
+	m.lost(topology.LostValue, at.String(), field, format, args...)
 	m.refuses(at)
 }
 

@@ -256,7 +256,7 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 			out := convert.Service(s)
 			m.refusedOf(at, out.Problems)
 			if len(s.Spec.Ports) == 0 && !out.Headless && !out.Foreign {
-				m.refuse(topology.LostValue, at, "spec.ports", "is empty, and nothing of the Service is served: name its ports")
+				m.refuse(at, "spec.ports", "is empty, and nothing of the Service is served: name its ports")
 			}
 			m.services = append(m.services, service{placed[*topology.Service]{out, at}, s})
 		})
@@ -285,7 +285,7 @@ func (m *manifests) typed(kind string, at origin, raw []byte) {
 	case "ServiceCIDR networking.k8s.io/v1", "ServiceCIDR networking.k8s.io/v1beta1":
 		decode(m, at, raw, func(c *networkingv1.ServiceCIDR) {
 			if m.ranges(at, "spec.cidrs", c.Spec.CIDRs); len(c.Spec.CIDRs) == 0 {
-				m.refuse(topology.LostValue, at, "spec.cidrs", "is empty; write a range, or remove the object")
+				m.refuse(at, "spec.cidrs", "is empty; write a range, or remove the object")
 			}
 			m.cidrs = append(m.cidrs, placed[[]netip.Prefix]{convert.ServiceCIDR(c), at})
 		})

@@ -48,7 +48,7 @@ func (m *manifests) podRanges(at origin, n *corev1.NodeSpec) {
 func (m *manifests) ranges(at origin, field string, texts []string) {
 	for _, text := range texts {
 		if _, err := netip.ParsePrefix(text); err != nil {
-			m.refuse(topology.LostValue, at, field, "%q is no range of addresses and is left out; write one as 10.96.0.0/16 or fd00::/108", text)
+			m.refuse(at, field, "%q is no range of addresses and is left out; write one as 10.96.0.0/16 or fd00::/108", text)
 		}
 	}
 }

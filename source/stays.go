@@ -63,14 +63,17 @@ func (m *manifests) taken() (all []origin) {
 	return addOrigins(all, m.cidrs)
 }
 
-// turns are those of all objects of a file that have a name, also of those that are left out.
+// turns are those of all objects of a file that have a name, also of those that are left out, or
+// are refused and would be passed over.
 func (m *manifests) turns() map[origin]turn {
-	all := slices.DeleteFunc(slices.Concat(m.leftOut, m.taken()), func(o origin) bool { return o.name == "" })
+	all := slices.Concat(m.leftOut, m.taken(), slices.Collect(maps.Keys(m.refused)))
 	slices.SortFunc(all, func(a, b origin) int { return b.nth - a.nth })
 	turns, behind := make(map[origin]turn, len(all)), map[string]int{}
 	for _, o := range all {
-		turns[o] = turn{o.key(), behind[o.key()]}
-		behind[o.key()]++
+		if _, again := turns[o]; !again && o.name != "" {
+			turns[o] = turn{o.key(), behind[o.key()]}
+			behind[o.key()]++
+		}
 	}
 	return turns
 }

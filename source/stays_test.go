@@ -53,6 +53,7 @@ func TestWhatWasReadStays(t *testing.T) {
 		"a range of pods that is none": {strings.Replace(whole, "10.244.1.0/24", "10.244.1.0/33", 1), "e n1 web", []string{"node n1 (file ", "spec.podCIDRs: " + objectStays}},
 		"mistyped labels of a Node":    {strings.Replace(whole, "labels: {unit", "lables: {unit", 1), "e n1 web", []string{"node n1 (file ", "metadata.lables: " + objectStays}},
 		"a slice without its label":    {strings.Replace(whole, "kubernetes.io/service-name", "service-name", 1), "e n1 web", []string{"endpointslice default/e (file ", objectStays}},
+		"a slip in a slice of names":   {strings.Replace(whole, "addressType: IPv4", "addressType: FQDN, endpoint: []", 1), "e n1 web", []string{"endpointslice default/e (file ", objectStays}},
 		"a document is removed":        {staysWeb + sep + staysNode, "n1 web", nil},
 		"all are":                      {"# nothing\n", "", nil},
 		"not a byte":                   {"", "e n1 web", []string{"m.yaml: is not in force, and all of the file stays as it was before: it is empty; write what it is to have, or remove it"}},
