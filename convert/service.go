@@ -136,9 +136,9 @@ func clusterIPs(s *corev1.Service, problem teller) []netip.Addr {
 		ip = ip.Unmap().WithZone("")
 		switch {
 		case err != nil:
-			problem.refuse(field, "%q is no IP address and is not served; let the API server choose one", text)
+			problem.refuse(field, "%q is no IP address and is not served; write one of the cluster's range of ClusterIPs, or have its API server choose one", text)
 		case ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast():
-			problem.refuse(field, "%s cannot be an address of a Service and is not served; let the API server choose one", ip)
+			problem.refuse(field, "%s cannot be an address of a Service and is not served; write one of the cluster's range of ClusterIPs, or have its API server choose one", ip)
 		case slices.ContainsFunc(list, func(o netip.Addr) bool { return o.Is6() == ip.Is6() }):
 			problem.refuse(field, "%s is a second address of its family and is not served; a Service has at most one of each", ip)
 		default:

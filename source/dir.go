@@ -52,6 +52,7 @@ type file struct {
 	text    []byte            // what it holds: where that was given, or while it is read
 	given   bool
 	same    bool // as it was before
+	new     bool // it was not there before
 	// versions are those in force, compressed, from the oldest on: one, but for what is wrong with
 	// the newest. None where nobody remembers.
 	versions [][]byte
@@ -194,7 +195,9 @@ func (d *Dir) read(files []file) []file {
 		if f.same {
 			f.content, f.torn, f.versions = old.content, old.torn, old.versions
 		}
+		f.new = !had
 	}
+	stayMoved(files, d.files)
 	return files
 }
 
@@ -235,18 +238,30 @@ func (d *Dir) build() *topology.Snapshot {
 	var problems, ofFiles []topology.Problem // those of whole files come first: lists may be cut
 	var doubts doubts
 	var leftOut []origin
-	as, live, pods := asWritten{}, liveNodes{}, podRanges{}
+	as, live, pods, outdone := asWritten{}, liveNodes{}, podRanges{}, outdone(d.files)
 	for _, f := range d.files {
 		leftOut = append(leftOut, f.content.leftOut...)
 		for _, s := range f.content.services {
+			if outdone(f, s.origin) {
+				leftOut, problems = append(leftOut, s.origin), append(problems, at(s.origin, s.is.Problems)...)
+				continue
+			}
 			over, refused := as.over(s)
 			next.services.put(s.is.Key, over, &doubts)
 			problems = append(problems, refused...)
 		}
 		for _, s := range f.content.slices {
+			if outdone(f, s.origin) {
+				leftOut, problems = append(leftOut, s.origin), append(problems, at(s.origin, s.is.Problems)...)
+				continue
+			}
 			next.slices.put(s.is.Key, s, &doubts)
 		}
 		for _, n := range f.content.nodes {
+			if outdone(f, n.origin) {
+				leftOut = append(leftOut, n.origin)
+				continue
+			}
 			next.nodes.put(n.is.Name, live.over(n.placed), &doubts)
 			pods.over(n)
 		}

@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -78,6 +79,23 @@ func (m *manifests) listed(place string, h *head) bool {
 	}
 	m.torn(place, "kind", "%s%s %s; the document is left out: write List, which seems meant", h.Kind, m.original.line(place, "kind"), what)
 	return true
+}
+
+// misnamed is the key of a List that is nearly items, where there are none; "" for no such.
+func misnamed(raw []byte, items []runtime.RawExtension) string {
+	var keys map[string]any
+	if len(items) > 0 || json.UnmarshalCaseSensitivePreserveInts(raw, &keys) != nil {
+		return ""
+	}
+	if _, there := keys["items"]; there {
+		return ""
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if near.Slips(strings.ToLower(key), "items", 2) <= 2 {
+			return key
+		}
+	}
+	return ""
 }
 
 // isObject reports whether an item is one that could be a document of its own.

@@ -80,7 +80,10 @@ func look(p string) (f file, size int64, there bool) {
 	info, err := os.Stat(p) // of what a link leads to, as a mounted ConfigMap's do
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return f, 0, false // since the folder was read
+		if link, err := os.Lstat(p); err != nil || link.Mode()&os.ModeSymlink == 0 {
+			return f, 0, false // since the folder was read
+		}
+		f.fault = "it is a link that leads to nothing; lead it to a file, or remove it"
 	case err != nil:
 		f.fault = err.Error()
 	case info.IsDir():

@@ -193,6 +193,10 @@ func (m *manifests) item(place string, raw []byte, lists int) {
 			m.torn(place, "items", "it is a List inside %d others, and no more are read; the document is left out: write what is in it as documents of their own", lists)
 			return
 		}
+		if key := misnamed(raw, h.Items); key != "" {
+			m.torn(place, key, "%s has no items, and the document is left out: write items, which seems meant", h.Kind)
+			return
+		}
 		for i, item := range h.Items {
 			m.item(fmt.Sprintf("%s items[%d]", place, i), item.Raw, lists+1)
 		}

@@ -30,11 +30,11 @@ func begun(t *testing.T, dir, memory string) *Dir {
 	return d
 }
 
-// services are those in force, and whether they are closed.
+// services are those in force, whether they are closed, and how many ports are served.
 func services(d *Dir) (list []string) {
 	for key, e := range newest(&d.Snapshots).Services.All() {
 		if e.Service != nil {
-			list = append(list, fmt.Sprintf("%s %v %t", key.Name, e.Service.ClusterIPs, e.Service.TopologyKeys != nil))
+			list = append(list, fmt.Sprintf("%s %v %t %d", key.Name, e.Service.ClusterIPs, e.Service.TopologyKeys != nil, len(e.Service.Ports)))
 		}
 	}
 	slices.Sort(list)
@@ -135,9 +135,9 @@ func TestWhatWasInForceStaysOverARestart(t *testing.T) {
 			write(t, dir, "o.yaml", staysOther)
 			d := begun(t, dir, memory)
 			d.finish()
-			want := []string{"web [10.96.0.9] true"}
+			want := []string{"web [10.96.0.9] true 1"}
 			if tc.other {
-				want = append(want, "other [10.96.0.2] false")
+				want = append(want, "other [10.96.0.2] false 1")
 			}
 			must(t, tc.spoil(dir))
 			d = begun(t, dir, memory)

@@ -26,6 +26,26 @@ func (o byName[K, V]) put(key K, next placed[V], d *doubts) {
 	o[key] = next
 }
 
+// outdone reports of objects whether no API server would take them, and there is another one of the name that
+// it would: that one counts, wherever it is.
+func outdone(files []file) func(f file, o origin) bool {
+	any := slices.ContainsFunc(files, func(f file) bool { return len(f.content.refused) > 0 })
+	if !any {
+		return func(file, origin) bool { return false }
+	}
+	sound := soundIn(files)
+	return func(f file, o origin) bool { return f.content.refused[o] && sound[o.key()] }
+}
+
+// at are Problems of an object, with where it is written.
+func at(o origin, problems []topology.Problem) []topology.Problem {
+	list := slices.Clone(problems)
+	for i := range list {
+		list[i].Object = o.String()
+	}
+	return list
+}
+
 // service is a Service, and what it was made of.
 type service struct {
 	placed[*topology.Service]

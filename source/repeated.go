@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"regexp"
+	"slices"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -22,9 +23,31 @@ func (m *manifests) toJSON(place string, doc []byte) ([]byte, error) {
 	}
 	var root yamlv3.Node // knows where, and that what overrides a merged mapping is no mistake
 	if yamlv3.Unmarshal(doc, &root) == nil && len(root.Content) == 1 {
+		if line := secondKind(root.Content[0]); line > 0 {
+			return nil, fmt.Errorf("yaml: line %d: kind occurs twice, as in two documents without a line of --- between them: write that, or remove one of them", line)
+		}
 		m.repeated(place, root.Content[0], 0)
 	}
 	return raw, nil
+}
+
+// secondKind is in which line a document has its second kind, where one of them is read; 0 for none. What the
+// first one is of would be gone in silence.
+func secondKind(n *yamlv3.Node) (line int) {
+	times, read := 0, false
+	for i := 0; n.Kind == yamlv3.MappingNode && i+1 < len(n.Content); i += 2 {
+		if key, value := n.Content[i], n.Content[i+1]; key.Value == "kind" {
+			if times++; times == 2 {
+				line = key.Line
+			}
+			_, other := others[value.Value]
+			read = read || other || slices.Contains(grids, value.Value) || strings.HasSuffix(value.Value, "List")
+		}
+	}
+	if !read {
+		return 0
+	}
+	return line
 }
 
 // repeated tells of the keys of an object that occur more than once, and of

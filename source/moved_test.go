@@ -1,0 +1,102 @@
+package source
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What is wrong in a place that it was moved to stays as it was before, and a wrong copy takes nothing from one
+// that is right. Of what is right again, or removed, nothing stays.
+func TestWhatIsMovedStays(t *testing.T) {
+	const web, other = "web [10.96.0.1] false 1", "other [10.96.0.2] false 1"
+	wrong := strings.Replace(staysWeb, "port: 80", "port: 99999", 1)
+	begin := map[string]string{"a.yaml": staysWeb, "b.yaml": staysOther}
+	for name, tc := range map[string]struct {
+		next map[string]string // nothing: removed
+		want []string
+		told string
+	}{
+		"renamed and torn":              {map[string]string{"a.yaml": "", "c.yaml": staysWeb[:40]}, []string{web, other}, "c.yaml document 1: is not in force, and all of the file stays as it was before"},
+		"renamed and wrong":             {map[string]string{"a.yaml": "", "c.yaml": wrong}, []string{web, other}, "c.yaml document 1): spec.ports[0].port: is not in force, and the object stays"},
+		"moved to another and wrong":    {map[string]string{"a.yaml": "", "b.yaml": staysOther + "---\n" + wrong}, []string{web, other}, "b.yaml document 2): spec.ports[0].port: is not in force, and the object stays"},
+		"moved and right":               {map[string]string{"a.yaml": "", "b.yaml": staysOther + "---\n" + staysWeb}, []string{web, other}, ""},
+		"a wrong copy":                  {map[string]string{"z.yaml": wrong}, []string{web, other}, "z.yaml document 1): is in file"},
+		"a wrong copy in the same file": {map[string]string{"a.yaml": staysWeb + "---\n" + wrong}, []string{web, other}, "a.yaml document 2): is in file"},
+		"a wrong copy before it":        {map[string]string{"0.yaml": wrong}, []string{web, other}, "0.yaml document 1): is in file"},
+		"another, wrong":                {map[string]string{"a.yaml": "", "c.yaml": strings.Replace(wrong, "name: web", "name: new", 1)}, []string{other, "new [10.96.0.1] false 0"}, "99999"},
+		"removed":                       {map[string]string{"a.yaml": ""}, []string{other}, ""},
+		"a link to nothing":             {map[string]string{"a.yaml": "-> nowhere"}, []string{web, other}, "leads to nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, memory := t.TempDir(), filepath.Join(t.TempDir(), ManifestsFile)
+			for file, text := range begin {
+				write(t, dir, file, text)
+			}
+			steady, first := NewDir(dir), begun(t, dir, memory)
+			must(t, steady.refresh())
+			first.finish()
+			for file, text := range tc.next {
+				path := filepath.Join(dir, file)
+				if to, link := strings.CutPrefix(text, "-> "); link || text == "" {
+					must(t, os.Remove(path))
+					if link {
+						must(t, os.Symlink(to, path))
+					}
+					continue
+				}
+				write(t, dir, file, text)
+			}
+			must(t, steady.refresh())
+			again := begun(t, dir, memory)
+			again.finish()
+			for when, d := range map[string]*Dir{"while it runs": steady, "after a restart": again, "and another one": begun(t, dir, memory)} {
+				if got, want := services(d), slices.Sorted(slices.Values(tc.want)); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+					t.Errorf("%s: in force are %v, want %v", when, got, want)
+				}
+				if got := said(d); !strings.Contains(got, tc.told) {
+					t.Errorf("%s: told is\n%s\nwant %q", when, got, tc.told)
+				}
+			}
+			for file, text := range tc.next {
+				if text != "" {
+					must(t, os.Remove(filepath.Join(dir, file)))
+				}
+			}
+			write(t, dir, "b.yaml", staysOther)
+			must(t, steady.refresh())
+			if got := services(steady); tc.next["a.yaml"] != "" && !slices.Equal(got, []string{other}) {
+				t.Errorf("removed at last: in force are %v", got)
+			}
+		})
+	}
+}
+
+// Two documents without a line between them, and a List whose items are misnamed, are told, and what the file
+// had stays.
+func TestWhatWouldGoInSilence(t *testing.T) {
+	list := "{apiVersion: v1, kind: List, ITEMS: [" + strings.TrimSpace(staysWeb) + "]}\n"
+	block := "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}\n"
+	for _, tc := range []struct{ whole, wrong, told string }{
+		{strings.Replace(list, "ITEMS", "items", 1), strings.Replace(list, "ITEMS", "Items", 1), "Items: is not in force, and all of the file stays as it was before: List has no items"},
+		{strings.Replace(list, "ITEMS", "items", 1), strings.Replace(list, "ITEMS", "item", 1), "write items, which seems meant"},
+		{block + "---\n" + strings.Replace(block, "web", "x", 1), block + strings.Replace(block, "web", "x", 1), "line 6: kind occurs twice, as in two documents without a line of --- between them"},
+		{block, block + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", "line 6: kind occurs twice"},
+	} {
+		dir := t.TempDir()
+		write(t, dir, "w.yaml", tc.whole)
+		d := NewDir(dir)
+		must(t, d.refresh())
+		want := services(d)
+		write(t, dir, "w.yaml", tc.wrong)
+		must(t, d.refresh())
+		if got := services(d); len(want) == 0 || !slices.Equal(got, want) {
+			t.Errorf("%s: in force are %v, want %v", tc.told, got, want)
+		}
+		if got := said(d); !strings.Contains(got, tc.told) {
+			t.Errorf("told is\n%s\nwant %q", got, tc.told)
+		}
+	}
+}
