@@ -60,14 +60,15 @@ type loop struct {
 	inLine    bool // the kernel hands over to Envoy what the catalog has, and nothing else
 	said      lines
 	lost      []topology.Problem // of what manifests have, of what was published last
-	failure   error              // of the last write to the kernel; nil where it is in line
-	broken    error              // of the last look at what others removed
-	handing   handing            // of waiting for Envoy
-	envoys    absence            // what is known of Envoy, where there is a kernel path
-	proxy     beside             // what is known of kube-proxy's rules, where it is taken over from
-	policed   *bool              // what counts: there are NetworkPolicies; nil where nobody has said, or there is no kernel path
-	damped    damper             // of that
-	eager     quiet.Limit        // looks while something fails
+	owed      owed
+	failure   error       // of the last write to the kernel; nil where it is in line
+	broken    error       // of the last look at what others removed
+	handing   handing     // of waiting for Envoy
+	envoys    absence     // what is known of Envoy, where there is a kernel path
+	proxy     beside      // what is known of kube-proxy's rules, where it is taken over from
+	policed   *bool       // what counts: there are NetworkPolicies; nil where nobody has said, or there is no kernel path
+	damped    damper      // of that
+	eager     quiet.Limit // looks while something fails
 
 	links <-chan struct{} // of who watches the kernel; nil where nobody does
 	blind bool            // so it is, and that is said

@@ -2,11 +2,20 @@ package node
 
 import (
 	"slices"
+	"time"
 
 	"github.com/gridmesh/gridmesh/internal/obs"
+	"github.com/gridmesh/gridmesh/internal/quiet"
 	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
 )
+
+// owed is what the log is to say of manifests, and could not for having said much.
+type owed struct {
+	limit quiet.Limit
+	is    bool
+	came  topology.Problem // where something is not in force
+}
 
 // tellManifests logs what of the manifests is not in force as it is written, when it comes
 // and when all is.
@@ -16,11 +25,24 @@ func (l *loop) tellManifests(r *report.Report) {
 	}
 	now := r.Lost()
 	came := slices.DeleteFunc(slices.Clone(now), func(p topology.Problem) bool { return slices.Contains(l.lost, p) })
-	switch {
-	case len(came) > 0:
-		l.said.manifests.Say(l.log.Warn, "something is not in force as the manifests have it; status lists all of it", obs.KeyProblem, came[0])
-	case len(now) == 0 && len(l.lost) > 0:
-		l.said.manifests.Say(l.log.Info, "all is in force again as the manifests have it")
+	if len(came) > 0 {
+		l.owed.is, l.owed.came = true, came[0]
+	} else if len(now) == 0 && len(l.lost) > 0 {
+		l.owed.is = true
 	}
 	l.lost = now
+	l.payLog(time.Now())
+}
+
+// payLog says how it is with the manifests, where that was not said: what is said last is true, however often
+// they change.
+func (l *loop) payLog(now time.Time) {
+	if !l.owed.is || !l.owed.limit.Allow(now, 2*quiet.Burst, quiet.Every) {
+		return
+	}
+	if l.owed.is = false; len(l.lost) > 0 {
+		l.log.Warn("something is not in force as the manifests have it; status lists all of it", obs.KeyProblem, l.owed.came)
+	} else {
+		l.log.Info("all is in force again as the manifests have it")
+	}
 }

@@ -281,5 +281,14 @@ func TestManifestsThatAreNotInForce(t *testing.T) {
 		publish()
 		publish()
 		want(1, 1)
+		for range 30 { // however often they change, what is said last is true
+			publish(held)
+			publish()
+		}
+		after(time.Hour)
+		said := r.log.String()
+		if lines := strings.Count(said, "as the manifests have it"); lines > 20 || strings.LastIndex(said, "in force again") < strings.LastIndex(said, "is not in force") {
+			t.Errorf("in %d lines is said %s", lines, said)
+		}
 	})
 }

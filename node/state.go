@@ -109,6 +109,7 @@ func (l *loop) tick(now time.Time) {
 	l.takeDead()
 	l.ageHeld(now)
 	l.watchDisk(now)
+	l.payLog(now)
 }
 
 // watchDisk tells of a write that does not end, and reads again what could not be.
