@@ -238,12 +238,12 @@ func (d *Dir) build() *topology.Snapshot {
 	var problems, ofFiles []topology.Problem // those of whole files come first: lists may be cut
 	var doubts doubts
 	var leftOut []origin
-	as, live, pods, outdone := asWritten{}, liveNodes{}, podRanges{}, outdone(d.files)
+	as, live, pods := asWritten{}, liveNodes{}, podRanges{}
+	outdone := outdone(d.files, &leftOut, &problems)
 	for _, f := range d.files {
 		leftOut = append(leftOut, f.content.leftOut...)
 		for _, s := range f.content.services {
-			if outdone(f, s.origin) {
-				leftOut, problems = append(leftOut, s.origin), append(problems, at(s.origin, s.is.Problems)...)
+			if outdone(f, s.origin, s.is.Problems) {
 				continue
 			}
 			over, refused := as.over(s)
@@ -251,15 +251,13 @@ func (d *Dir) build() *topology.Snapshot {
 			problems = append(problems, refused...)
 		}
 		for _, s := range f.content.slices {
-			if outdone(f, s.origin) {
-				leftOut, problems = append(leftOut, s.origin), append(problems, at(s.origin, s.is.Problems)...)
+			if outdone(f, s.origin, s.is.Problems) {
 				continue
 			}
 			next.slices.put(s.is.Key, s, &doubts)
 		}
 		for _, n := range f.content.nodes {
-			if outdone(f, n.origin) {
-				leftOut = append(leftOut, n.origin)
+			if outdone(f, n.origin, nil) {
 				continue
 			}
 			next.nodes.put(n.is.Name, live.over(n.placed), &doubts)

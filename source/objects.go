@@ -26,15 +26,20 @@ func (o byName[K, V]) put(key K, next placed[V], d *doubts) {
 	o[key] = next
 }
 
-// outdone reports of objects whether no API server would take them, and there is another one of the name that
-// it would: that one counts, wherever it is.
-func outdone(files []file) func(f file, o origin) bool {
-	any := slices.ContainsFunc(files, func(f file) bool { return len(f.content.refused) > 0 })
-	if !any {
-		return func(file, origin) bool { return false }
+// outdone leaves out objects that no API server would take, where there is another one of the name that it
+// would, wherever it is: that one counts.
+func outdone(files []file, leftOut *[]origin, told *[]topology.Problem) func(f file, o origin, of []topology.Problem) bool {
+	if !slices.ContainsFunc(files, func(f file) bool { return len(f.content.refused) > 0 }) {
+		return func(file, origin, []topology.Problem) bool { return false }
 	}
 	sound := soundIn(files)
-	return func(f file, o origin) bool { return f.content.refused[o] && sound[o.key()] }
+	return func(f file, o origin, of []topology.Problem) bool {
+		is := f.content.refused[o] && sound[o.key()]
+		if is {
+			*leftOut, *told = append(*leftOut, o), append(*told, at(o, of)...)
+		}
+		return is
+	}
 }
 
 // at are Problems of an object, with where it is written.
