@@ -102,6 +102,54 @@ func TestTheGuardIsJudgedAgainWithTheCluster(t *testing.T) {
 	})
 }
 
+// A range of the source in which this node's pods are, or its loopback, is not guarded: what was is, in its place,
+// and all is as it says when it is corrected. What is guarded already, when pods come into it, stays so.
+func TestARangeOfTheSourceThatCutsOffPods(t *testing.T) {
+	for _, wrong := range []string{"10.0.0.0/8", "10.244.0.0/16", "0.0.0.0/0", "127.0.0.0/16", "::/0"} {
+		for name, begin := range map[string]func(t *testing.T, r *rig){
+			"while it runs":         func(t *testing.T, r *rig) { r.mustStart(t); r.publish(webOnly()) },
+			"beside the rules":      func(t *testing.T, r *rig) { servedBefore(t, r) },
+			"after a boot":          func(t *testing.T, r *rig) { servedBefore(t, r); r.boots() },
+			"nothing was before it": func(*testing.T, *rig) {},
+		} {
+			t.Run(name+" "+wrong, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t)
+					r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{Pods: prefixes("10.244.1.0/24")}
+					want := prefixes("10.96.0.0/16", "10.97.0.0/16")
+					if begin(t, r); name == "nothing was before it" {
+						want = prefixes("10.96.0.10/32", "10.97.0.0/16")
+					}
+					o := webOnly()
+					o.Builder().SetServiceCIDRs(prefixes(wrong, "10.97.0.0/16"))
+					if r.source.Publish(o.Snapshot()); name != "while it runs" {
+						r.mustStart(t)
+					}
+					after(time.Minute)
+					guarded := func(when string) {
+						t.Helper()
+						if rules, _ := r.kernel.InForce(); !slices.Equal(rules.Guard, want) {
+							t.Errorf("%s: guarded are %v, want %v", when, rules.Guard, want)
+						}
+					}
+					guarded("wrong")
+					r.wantServed(t, "wrong", webFrontend)
+					got := r.agent.status().Findings
+					if !slices.ContainsFunc(got, func(f capture.Finding) bool { return strings.Contains(f.Text, "ServiceCIDR "+wrong+" is not in force") }) {
+						t.Errorf("found %v", got)
+					}
+					o.Builder().SetServiceCIDRs(prefixes("10.96.0.0/16", "10.98.0.0/16"))
+					r.publish(o)
+					want = prefixes("10.96.0.0/16", "10.98.0.0/16")
+					if guarded("corrected"); len(r.agent.status().Findings) > 0 {
+						t.Errorf("corrected: found %v", r.agent.status().Findings)
+					}
+				})
+			})
+		}
+	}
+}
+
 // Without ServiceCIDRs, as of an API server before 1.33, the Services say that a range is none
 // of the cluster's: at once where the last good state has them, though no API server answers
 // an agent that cut itself off.

@@ -59,8 +59,8 @@ type loop struct {
 	catalog   *render.Catalog
 	inLine    bool // the kernel hands over to Envoy what the catalog has, and nothing else
 	said      lines
-	lost      []topology.Problem // of what manifests have, of what was published last
 	owed      owed
+	cidrs     cidrs
 	failure   error       // of the last write to the kernel; nil where it is in line
 	broken    error       // of the last look at what others removed
 	handing   handing     // of waiting for Envoy
@@ -214,6 +214,7 @@ func (l *loop) gather() {
 // apply decides what a snapshot means for this node, and acts.
 func (l *loop) apply(snap *topology.Snapshot) {
 	start := time.Now()
+	snap = l.believeRanges(snap)
 	if l.ownNodeChanged(snap) {
 		l.wakeOwnNode()
 	}

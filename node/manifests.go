@@ -10,8 +10,9 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// owed is what the log is to say of manifests, and could not for having said much.
+// owed is what is known of manifests, and whether the log is to say it, and could not for having said much.
 type owed struct {
+	lost  []topology.Problem // what of them is not in force, of what was published last
 	limit quiet.Limit
 	is    bool
 	came  topology.Problem // where something is not in force
@@ -24,13 +25,13 @@ func (l *loop) tellManifests(r *report.Report) {
 		return
 	}
 	now := r.Lost()
-	came := slices.DeleteFunc(slices.Clone(now), func(p topology.Problem) bool { return slices.Contains(l.lost, p) })
+	came := slices.DeleteFunc(slices.Clone(now), func(p topology.Problem) bool { return slices.Contains(l.owed.lost, p) })
 	if len(came) > 0 {
 		l.owed.is, l.owed.came = true, came[0]
-	} else if len(now) == 0 && len(l.lost) > 0 {
+	} else if len(now) == 0 && len(l.owed.lost) > 0 {
 		l.owed.is = true
 	}
-	l.lost = now
+	l.owed.lost = now
 	l.payLog(time.Now())
 }
 
@@ -40,7 +41,7 @@ func (l *loop) payLog(now time.Time) {
 	if !l.owed.is || !l.owed.limit.Allow(now, 2*quiet.Burst, quiet.Every) {
 		return
 	}
-	if l.owed.is = false; len(l.lost) > 0 {
+	if l.owed.is = false; len(l.owed.lost) > 0 {
 		l.log.Warn("something is not in force as the manifests have it; status lists all of it", obs.KeyProblem, l.owed.came)
 	} else {
 		l.log.Info("all is in force again as the manifests have it")

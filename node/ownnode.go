@@ -11,6 +11,7 @@ import (
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/quiet"
+	"github.com/gridmesh/gridmesh/node/guard"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -33,7 +34,7 @@ const noUnit capture.FindingKind = "no-unit"
 // whether that has its labels: without it is in no unit, and whatever is closed is refused
 // here, which else looks as it should be.
 func (l *loop) judgeOwn() {
-	list := l.emptied.finding()
+	list := append(l.emptied.finding(), l.cidrs.finding()...)
 	switch {
 	case !l.live || l.view == nil:
 	case !l.view.Viewpoint.Known:
@@ -152,8 +153,12 @@ func (l *loop) setPods() {
 		l.publish()
 		return
 	}
+	first := len(l.pods) == 0
 	if l.pods = list; l.view != nil && !l.unwritten {
 		l.updated = time.Now()
+	}
+	if first && l.live && len(guard.Within(l.snap.ServiceCIDRs, list)) > 0 {
+		l.apply(l.judge(l.raw)) // which was before it was known
 	}
 	l.tune()
 	l.log.Info("pod CIDRs are known", obs.KeyCIDRs, list, obs.KeyPods, l.capture.Pods())

@@ -89,11 +89,19 @@ func New(ranges, before []netip.Prefix) (list []netip.Prefix) {
 
 // Refused is told of ranges of flags that are not in force, for those of a run before are.
 func Refused(ranges, before []netip.Prefix) capture.Finding {
-	are := "no range of the flag is, as before"
+	return refused("--service-cidr", "networks or pods", "no range of the flag is, as before", CureFlag, ranges, before)
+}
+
+// RefusedObject is told of ranges of a source that are not in force, for those of before are.
+func RefusedObject(ranges, before []netip.Prefix) capture.Finding {
+	return refused("ServiceCIDR", "pods or its loopback", "none was before", cureObject, ranges, before)
+}
+
+func refused(what, own, none, cure string, ranges, before []netip.Prefix) capture.Finding {
 	if len(before) > 0 {
-		are = several(before) + ", which was before, is"
+		none = several(before) + ", which was before, is"
 	}
-	return capture.Finding{Kind: Overlap, Text: fmt.Sprintf("--service-cidr %s is not in force: this node's own networks or pods are in it, and it would be cut off; %s; %s", several(ranges), are, CureFlag)}
+	return capture.Finding{Kind: Overlap, Text: fmt.Sprintf("%s %s is not in force: this node's own %s are in it, and it would be cut off; %s; %s", what, several(ranges), own, none, cure)}
 }
 
 // on names the networks of this node that a range overlaps.
