@@ -83,11 +83,15 @@ func TestOneNamespaceDoesNotTakeAllOfTheWaiting(t *testing.T) {
 		}
 		noisy := flap(1, true)
 		r.journal.Take()
+		before := r.xds.Waited()
 		noisy.Closed("other", "10.96.0.11", map[string]string{"a-2": "10.244.2.6"})
 		r.publish(noisy)
 		after(2 * takenWithin)
 		if did := r.journal.Take(); !slices.ContainsFunc(did, func(d string) bool { return strings.HasPrefix(d, "Await(") && strings.Contains(d, "10.96.0.11:80") }) {
 			t.Errorf("another namespace's is not waited for: %v", did)
+		}
+		if waited := r.xds.Waited() - before; waited != takenWithin {
+			t.Errorf("another namespace's is waited for %s", waited)
 		}
 		if share := rounds(4); share > 1./takenShare {
 			t.Errorf("four namespaces had %.3f of all time waited for them", share)
