@@ -55,6 +55,17 @@ func TestEnvoyThatDoesNotAnswerIsHanded(t *testing.T) {
 	})
 }
 
+// Where the kernel path takes no write, Envoy is handed what it serves more, and that is waited for as it is elsewhere.
+func TestEnvoyIsAwaitedWithoutTheKernelPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := openRig(t)
+		r.capture.Fail("kernel", errBroken)
+		r.journal.Take()
+		r.publish(webAndOther())
+		r.wantJournal(t, "the kernel path fails", "Retract", "kernel", "Update", "Await("+webCluster+","+otherCluster+")", "Extend")
+	})
+}
+
 // Whose endpoints come and go all the time, before an Envoy that is slow, has that waited for half of the time that there is: of
 // another namespace what comes is waited for all the same. All together have no more than there is.
 func TestOneNamespaceDoesNotTakeAllOfTheWaiting(t *testing.T) {
