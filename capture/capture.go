@@ -48,6 +48,9 @@ type Capture struct {
 	goal      state        // what the next Extend leads to; unsure before the first view
 	pending   *plan.Change // what the next Extend adds; nil: it compares
 	viewed    bool         // a plan was held
+
+	handed      []topology.Frontend // what the next Extend hands to Envoy
+	provisional bool                // the view of the last Retract
 }
 
 // state is how the elements in the kernel stand to those of the planner.
@@ -167,7 +170,15 @@ func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
 func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	change := c.planner.Next(v)
 	was := c.held
-	c.held, c.pending = unsure, nil
+	switch {
+	case provisional:
+		c.handed = nil
+	case was == unsure || c.provisional:
+		c.handed = c.planner.Plan().Serve
+	default:
+		c.handed = change.AddServe
+	}
+	c.held, c.pending, c.provisional = unsure, nil, provisional
 	c.goal = synced
 	if provisional {
 		c.goal = merged
@@ -196,15 +207,13 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 }
 
 // Handed are the frontends that Extend hands to Envoy and that it was not handed before, and more
-// where that is not known, for Extend compares; nil where the view is provisional.
+// where that is not known: at the first whole view, and after a write that failed. Of a provisional
+// view there are none.
 func (c *Capture) Handed() []topology.Frontend {
-	switch {
-	case c.pending != nil:
-		return c.pending.AddServe
-	case c.held == unsure && c.goal == synced:
-		return c.planner.Plan().Serve
+	if c.held != unsure {
+		return nil
 	}
-	return nil
+	return c.handed
 }
 
 // Extend adds what the view of the last Retract serves more, once Envoy was told.

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,47 @@ func TestGoneWithoutTheKernelPath(t *testing.T) {
 		t.Fatal("another's table was written")
 	}
 	if got := elements(t)["serve4"]; len(got) != 1 || !strings.HasPrefix(got[0], "0a600002") {
+		t.Errorf("Envoy has %v", got)
+	}
+}
+
+// Where the kernel path does not follow, what Extend hands to Envoy is told all the same: all of it at the first whole view,
+// what comes after that, and nothing of the last good state.
+func TestHandedWithoutTheKernelPath(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	c := starting(t, kernelConfig(), testHost(t))
+	c.table.conn.DelTable(c.kernel.table.nft)
+	must(t, c.table.conn.Flush())
+	theirs := ownKernelTable(t)
+	defer theirs.Close()
+	o := newCluster()
+	for _, step := range []struct {
+		ip          string
+		provisional bool
+		want        []string
+	}{
+		{"10.96.0.1", true, nil},
+		{"10.96.0.2", false, []string{"10.96.0.1:80/tcp", "10.96.0.2:80/tcp"}},
+		{"10.96.0.3", false, []string{"10.96.0.3:80/tcp"}},
+	} {
+		o.serve(step.ip, step.ip, "10.244.0.6")
+		if err := c.Retract(topology.See(o.Build(), "n0", topology.Options{Datapath: topology.DatapathEnvoy}), step.provisional); err == nil {
+			t.Fatal("another's table was written")
+		}
+		var got []string
+		for _, f := range c.Handed() {
+			got = append(got, f.String())
+		}
+		if !slices.Equal(got, step.want) {
+			t.Errorf("%s: handed %v, want %v", step.ip, got, step.want)
+		}
+		must(t, c.Extend())
+		if again := c.Handed(); len(again) > 0 {
+			t.Errorf("%s: %v is handed twice", step.ip, again)
+		}
+	}
+	if got := elements(t)["serve4"]; len(got) != 3 {
 		t.Errorf("Envoy has %v", got)
 	}
 }

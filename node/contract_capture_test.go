@@ -202,6 +202,7 @@ func captureContract(t *testing.T, make func(*testing.T) kernel) {
 		"what the kernel does not take stays with Envoy": kernelFails,
 		"the kernel path serves while Envoy is absent":   kernelServes,
 		"a kernel path that fails holds up no other":     kernelFailsAlone,
+		"a kernel path that fails at first does neither": kernelFailsAtFirst,
 		"the agent's own moves are no repairs":           ownMoves,
 		"where there is no kernel path it is nothing":    kernelIsOff,
 		"other ranges of flags are guarded":              otherRanges,

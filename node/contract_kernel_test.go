@@ -97,6 +97,9 @@ func kernelFailsAlone(t *testing.T, k kernel) {
 	if err := c.Retract(next, false); err == nil {
 		t.Fatal("what is not there was changed")
 	}
+	if handed := c.Handed(); !slices.ContainsFunc(handed, func(f topology.Frontend) bool { return f.String() == "10.96.0.13:80/tcp" }) {
+		t.Errorf("Extend hands Envoy %v", handed)
+	}
 	must(t, c.Extend())
 	k.wantServed(t, "without the kernel path", "10", "11", "13")
 	if !c.Due() {
@@ -109,6 +112,20 @@ func kernelFailsAlone(t *testing.T, k kernel) {
 	apply(t, c, next, false)
 	k.wantServed(t, "tried again", "11", "13")
 	k.wantKernel(t, "tried again", false, "10", "11", "12", "13")
+}
+
+// The last good state hands Envoy nothing that is to be waited for, whether the kernel path takes it or not.
+func kernelFailsAtFirst(t *testing.T, k kernel) {
+	c := k.installedPaths(t)
+	k.flushPath()
+	if err := c.Retract(paths([]string{"10"}, []string{"11"}), true); err == nil {
+		t.Fatal("what is not there was changed")
+	}
+	if handed := c.Handed(); len(handed) > 0 {
+		t.Errorf("Extend hands Envoy %v", handed)
+	}
+	must(t, c.Extend())
+	k.wantServed(t, "without the kernel path", "10")
 }
 
 func kernelServes(t *testing.T, k kernel) {

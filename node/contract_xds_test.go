@@ -1,26 +1,16 @@
 package node
 
 import (
-	"context"
 	"log/slog"
-	"maps"
 	"net"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
 	"github.com/gridmesh/gridmesh/topology"
@@ -36,6 +26,8 @@ type player interface {
 	Ask(names ...string)
 	// Refuse refuses a cluster from now on.
 	Refuse(name, reason string)
+	// Slow has Envoy answer nothing, or everything at once again.
+	Slow(slow bool)
 	// Holds returns the endpoints of a cluster that Envoy holds.
 	Holds(name string) (endpoints []string, ok bool)
 }
@@ -135,6 +127,7 @@ func xdsContract(t *testing.T, make func(*testing.T) *xdsRig) {
 		"what is refused is told once and listed":           refusedIsTold,
 		"what is kept is held, and then gone":               keptUntilReleased,
 		"streams come and go":                               streamsComeAndGo,
+		"its answer is awaited, however often in vain":      awaitedEachTime,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, make(t)) })
 	}
@@ -248,121 +241,33 @@ func streamsComeAndGo(t *testing.T, r *xdsRig) {
 	eventually(t, "the stream is gone", func() bool { return len(r.Streams()) == 0 })
 }
 
-// adsClient speaks delta ADS as Envoy does, on one stream.
-type adsClient struct {
-	t    *testing.T
-	path string
-	stop func()
-
-	mu        sync.Mutex
-	stream    discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
-	refuses   map[string]string
-	clusters  map[string]bool
-	endpoints map[string][]string
-}
-
-func newADSClient(t *testing.T, path string) *adsClient {
-	return &adsClient{t: t, path: path, stop: func() {}, refuses: map[string]string{}, clusters: map[string]bool{}, endpoints: map[string][]string{}}
-}
-
-func (c *adsClient) Connect(string) {
-	conn, err := grpc.NewClient("unix:"+c.path, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	must(c.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
-	must(c.t, err)
-	c.mu.Lock()
-	c.stream = stream
-	c.mu.Unlock()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				return
-			}
-			c.take(r)
-		}
-	})
-	c.stop = sync.OnceFunc(func() { cancel(); _ = conn.Close(); wg.Wait() })
-	c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: render.ClusterType, Node: &core.Node{
-		Id: "a-1", UserAgentVersionType: &core.Node_UserAgentBuildVersion{
-			UserAgentBuildVersion: &core.BuildVersion{Version: &envoytype.SemanticVersion{MajorNumber: 1, MinorNumber: 40}},
-		},
-	}})
-}
-
-func (c *adsClient) Disconnect() { c.stop() }
-
-func (c *adsClient) Ask(names ...string) {
-	c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: render.ClusterType, ResourceNamesSubscribe: names})
-}
-
-func (c *adsClient) Refuse(name, reason string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refuses[name] = reason
-}
-
-func (c *adsClient) Holds(name string) ([]string, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	endpoints, answered := c.endpoints[name]
-	return slices.Clone(endpoints), c.clusters[name] && answered
-}
-
-func (c *adsClient) send(r *discovery.DeltaDiscoveryRequest) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_ = c.stream.Send(r) // Recv says why a stream ended
-}
-
-// take answers a response, and asks for the endpoints of new clusters.
-func (c *adsClient) take(r *discovery.DeltaDiscoveryResponse) {
-	answer := &discovery.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce()}
-	c.mu.Lock()
-	for _, resource := range r.GetResources() {
-		if reason, refused := c.refuses[resource.GetName()]; refused && r.GetTypeUrl() == render.ClusterType {
-			answer.ErrorDetail = status.New(codes.InvalidArgument, reason).Proto()
+// One that was awaited in vain is awaited all the same, of the same cluster and of another, until it answers.
+func awaitedEachTime(t *testing.T, r *xdsRig) {
+	r.publish(webAndOther())
+	r.Connect("1.40.0")
+	r.wantHolds(t, "first", webCluster, "10.244.2.5:8080")
+	r.wantHolds(t, "first", otherCluster, "10.244.2.6:8080")
+	if !r.Await([]string{webCluster, otherCluster}, time.Minute) {
+		t.Error("awaited in vain, and has answered everything")
+	}
+	r.Slow(true)
+	o := webAndOther()
+	o.Closed("web", "10.96.0.10", map[string]string{"a-1": "10.244.1.5"})
+	o.Closed("other", "10.96.0.11", map[string]string{"a-1": "10.244.1.6"})
+	r.publish(o)
+	const within = 20 * time.Millisecond
+	for _, name := range []string{webCluster, webCluster, otherCluster} {
+		began := time.Now()
+		if taken := r.Await([]string{name}, within); taken || time.Since(began) < within {
+			t.Errorf("%s: taken %v after %s, and it answers nothing", name, taken, time.Since(began))
 		}
 	}
-	var fresh []string
-	if answer.ErrorDetail == nil {
-		fresh = c.keep(r)
+	got := make(chan bool)
+	go func() { got <- r.Await([]string{webCluster, otherCluster}, time.Minute) }()
+	r.Slow(false)
+	if !<-got {
+		t.Error("awaited in vain, and answers again")
 	}
-	c.mu.Unlock()
-	c.send(answer)
-	if len(fresh) > 0 {
-		c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: render.EndpointType, ResourceNamesSubscribe: fresh})
-	}
-}
-
-// keep holds what a response brings and returns clusters that are new.
-func (c *adsClient) keep(r *discovery.DeltaDiscoveryResponse) (fresh []string) {
-	switch r.GetTypeUrl() {
-	case render.ClusterType:
-		for _, resource := range r.GetResources() {
-			if name := resource.GetName(); !c.clusters[name] {
-				c.clusters[name] = true
-				fresh = append(fresh, name)
-			}
-		}
-		maps.DeleteFunc(c.clusters, func(name string, _ bool) bool { return slices.Contains(r.GetRemovedResources(), name) })
-	case render.EndpointType:
-		for _, resource := range r.GetResources() {
-			var cla endpoint.ClusterLoadAssignment
-			if err := resource.GetResource().UnmarshalTo(&cla); err != nil {
-				c.t.Error(err)
-			}
-			list := []string{}
-			for _, locality := range cla.GetEndpoints() {
-				for _, e := range locality.GetLbEndpoints() {
-					a := e.GetEndpoint().GetAddress().GetSocketAddress()
-					list = append(list, net.JoinHostPort(a.GetAddress(), strconv.Itoa(int(a.GetPortValue()))))
-				}
-			}
-			c.endpoints[resource.GetName()] = list
-		}
-	}
-	return fresh
+	r.wantHolds(t, "changed", webCluster, "10.244.1.5:8080")
+	r.wantHolds(t, "changed", otherCluster, "10.244.1.6:8080")
 }

@@ -55,6 +55,17 @@ func TestEnvoyThatDoesNotAnswerIsHanded(t *testing.T) {
 	})
 }
 
+// Where the kernel path takes no write, Envoy is handed what it serves more, and that is waited for as it is elsewhere.
+func TestEnvoyIsAwaitedWithoutTheKernelPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := openRig(t)
+		r.capture.Fail("kernel", errBroken)
+		r.journal.Take()
+		r.publish(webAndOther())
+		r.wantJournal(t, "the kernel path fails", "Retract", "kernel", "Update", "Await("+webCluster+","+otherCluster+")", "Extend")
+	})
+}
+
 // Whose endpoints come and go all the time, before an Envoy that is slow, has that waited for half of the time that there is: of
 // another namespace what comes is waited for all the same. All together have no more than there is.
 func TestOneNamespaceDoesNotTakeAllOfTheWaiting(t *testing.T) {
@@ -83,11 +94,15 @@ func TestOneNamespaceDoesNotTakeAllOfTheWaiting(t *testing.T) {
 		}
 		noisy := flap(1, true)
 		r.journal.Take()
+		before := r.xds.Waited()
 		noisy.Closed("other", "10.96.0.11", map[string]string{"a-2": "10.244.2.6"})
 		r.publish(noisy)
 		after(2 * takenWithin)
 		if did := r.journal.Take(); !slices.ContainsFunc(did, func(d string) bool { return strings.HasPrefix(d, "Await(") && strings.Contains(d, "10.96.0.11:80") }) {
 			t.Errorf("another namespace's is not waited for: %v", did)
+		}
+		if waited := r.xds.Waited() - before; waited != takenWithin {
+			t.Errorf("another namespace's is waited for %s", waited)
 		}
 		if share := rounds(4); share > 1./takenShare {
 			t.Errorf("four namespaces had %.3f of all time waited for them", share)

@@ -123,7 +123,7 @@ type Rules interface {
 	// before that; where it does not, nothing is taken from Envoy.
 	Retract(v *topology.View, provisional bool) error
 	// Handed are the frontends that Extend hands to Envoy and that it was not handed before, and
-	// all where that is not known; nil where the view is provisional, or the kernel path failed.
+	// all where that is not known; nil where the view is provisional.
 	Handed() []topology.Frontend
 	// Extend adds what the view of the last Retract serves more.
 	Extend() error

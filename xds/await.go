@@ -18,7 +18,7 @@ type awaited struct {
 // Await waits until an Envoy is connected, and each that is has answered what it was told of some
 // clusters and of their endpoints; it returns after within at the latest, and reports whether that
 // is so. What of TCP an Envoy does not hold yet is no matter: its connections wait there for the
-// endpoints. One that was awaited in vain is not awaited again before it has answered.
+// endpoints. Nothing of it stays: who has awaited in vain keeps nobody else from it.
 func (s *Server) Await(clusters []string, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -32,46 +32,47 @@ func (s *Server) Await(clusters []string, within time.Duration) bool {
 		}
 	}
 	all := true
-	for st, over := range list {
-		if over == nil {
-			all = false
-			continue
-		}
+	for st, a := range list {
 		select {
-		case <-over:
+		case <-a.over:
 		case <-st.grpc.Context().Done(): // nobody knows what it holds
 			all = false
 		case <-ctx.Done():
 			all = false
 		}
+		st.forget(a)
 	}
 	return all
 }
 
-// await is what ends for each stream when its Envoy has answered; nil where it is behind as it
-// is. came ends with the next stream.
-func (s *Server) await(clusters []string) (list map[*stream]<-chan struct{}, came <-chan struct{}) {
+// await is what ends for each stream when its Envoy has answered. came ends with the next stream.
+func (s *Server) await(clusters []string) (list map[*stream]*awaited, came <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list = make(map[*stream]<-chan struct{}, len(s.streams))
+	list = make(map[*stream]*awaited, len(s.streams))
 	for st := range s.streams {
 		list[st] = st.await(clusters)
 	}
 	return list, s.came
 }
 
-func (st *stream) await(clusters []string) <-chan struct{} {
+func (st *stream) await(clusters []string) *awaited {
+	a := &awaited{make(map[string]bool, len(clusters)), make(chan struct{})}
+	for _, name := range clusters {
+		a.clusters[name] = true
+	}
+	st.mu.Lock()
+	st.awaited[a] = true
+	st.mu.Unlock()
+	st.wakeUp() // it may have answered already
+	return a
+}
+
+// forget has nobody wait for this Envoy any more, whether it has answered or not.
+func (st *stream) forget(a *awaited) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.awaited != nil {
-		return nil
-	}
-	st.awaited = &awaited{make(map[string]bool, len(clusters)), make(chan struct{})}
-	for _, name := range clusters {
-		st.awaited.clusters[name] = true
-	}
-	st.wakeUp() // it may have answered already
-	return st.awaited.over
+	delete(st.awaited, a)
 }
 
 // tellAwaited ends what waits for this Envoy, where it has answered. The stream's own goroutine
@@ -83,18 +84,19 @@ func (st *stream) tellAwaited() {
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	a := st.awaited
-	if a == nil || st.dirtyAll {
+	if st.dirtyAll {
 		return
 	}
-	maps.DeleteFunc(a.clusters, func(name string, _ bool) bool {
-		udp := render.OfUDP(name) // which nobody asks for: whether it was held is no matter
-		owed := clusters.owes(name, udp) || endpoints.owes(name, udp) || udp && listeners.owes(render.ListenerOf(name), true)
-		return !owed && !st.isDirty(name)
-	})
-	if len(a.clusters) == 0 {
-		close(a.over)
-		st.awaited = nil
+	for a := range st.awaited {
+		maps.DeleteFunc(a.clusters, func(name string, _ bool) bool {
+			udp := render.OfUDP(name) // which nobody asks for: whether it was held is no matter
+			owed := clusters.owes(name, udp) || endpoints.owes(name, udp) || udp && listeners.owes(render.ListenerOf(name), true)
+			return !owed && !st.isDirty(name)
+		})
+		if len(a.clusters) == 0 {
+			close(a.over)
+			delete(st.awaited, a)
+		}
 	}
 }
 

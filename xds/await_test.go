@@ -162,7 +162,7 @@ func TestAwaitOfWhatIsNotHeld(t *testing.T) {
 	})
 }
 
-// One that does not answer is awaited for so long, and not again until it has answered; one that goes is not awaited.
+// One that does not answer is awaited for so long, each time anew; one that goes is not awaited.
 func TestAwaitGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -176,9 +176,12 @@ func TestAwaitGivesUp(t *testing.T) {
 		if c.server.Await([]string{name(1)}, time.Second) || time.Since(began) != time.Second {
 			t.Errorf("awaited in vain for %s", time.Since(began))
 		}
-		wantAwaited(t, "behind still", awaiting(c, name(1)), false)
+		again, other := awaiting(c, name(1)), awaiting(c, name(1), name(2))
+		wantAwaiting(t, "behind still", again)
+		wantAwaiting(t, "behind still, for another", other)
 		p.answer(t, "")
-		wantAwaited(t, "no more", awaiting(c, name(1)), true)
+		wantAwaited(t, "no more", again, true)
+		wantAwaited(t, "no more, for another", other, true)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -192,4 +195,61 @@ func TestAwaitGivesUp(t *testing.T) {
 		synctest.Wait()
 		wantAwaited(t, "it went", got, false)
 	})
+}
+
+// Who is awaited in vain for a moment, again and again, for it changes before an Envoy that is slow has answered, keeps nobody
+// else from being awaited; nor does one that an Envoy was far behind with, and whose changes go on.
+func TestAwaitOfOneThatChangesAllTheTime(t *testing.T) {
+	for what, stood := range map[string]time.Duration{"slow": 0, "slow, and stood still": 3 * time.Second} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				c.near(9, 1, 2)
+				c.publish()
+				p, leave := attach(t, c)
+				defer leave()
+				p.requests <- &discovery.DeltaDiscoveryRequest{TypeUrl: render.EndpointType, ResourceNamesSubscribe: []string{name(2)}}
+				p.answer(t, "")
+				const late = 50 * time.Millisecond
+				stands := time.Now().Add(stood)
+				go p.answerLate(func() time.Duration { return max(late, time.Until(stands)) })
+				change := func(endpoint, service byte, within time.Duration) (bool, time.Duration) {
+					c.near(endpoint, service)
+					c.publish()
+					began := time.Now()
+					return c.server.Await([]string{name(service)}, within), time.Since(began)
+				}
+				if stood > 0 {
+					change(10, 1, time.Second)
+					time.Sleep(time.Until(stands))
+				}
+				for i := range byte(40) {
+					if took, _ := change(20+i, 1, late/20); took {
+						t.Fatal("nobody is slow")
+					}
+					time.Sleep(late / 2)
+				}
+				if taken, took := change(11, 2, time.Second); !taken || took > 2*late {
+					t.Errorf("another: taken %v after %s", taken, took)
+				}
+			})
+		})
+	}
+}
+
+// answerLate takes each response so long after it came.
+func (p *pipe) answerLate(late func() time.Duration) {
+	for {
+		select {
+		case r := <-p.responses:
+			time.AfterFunc(late(), func() {
+				select {
+				case p.requests <- &discovery.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce()}:
+				case <-p.ctx.Done():
+				}
+			})
+		case <-p.ctx.Done():
+			return
+		}
+	}
 }

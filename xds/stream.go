@@ -58,13 +58,13 @@ type stream struct {
 	dirty    map[string]map[string]struct{}
 	dirtyAll bool // look at everything
 	info     Stream
-	awaited  *awaited // nil: nobody waits for this Envoy
+	awaited  map[*awaited]bool // who waits for this Envoy
 }
 
 func newStream(s *Server, g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) *stream {
 	st := &stream{
 		server: s, grpc: g, wake: make(chan struct{}, 1), subs: map[string]*subscription{},
-		dirty: map[string]map[string]struct{}{}, info: Stream{Since: time.Now()},
+		dirty: map[string]map[string]struct{}{}, info: Stream{Since: time.Now()}, awaited: map[*awaited]bool{},
 	}
 	for _, typeURL := range sendOrder {
 		st.subs[typeURL] = newSubscription(typeURL)

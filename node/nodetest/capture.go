@@ -161,8 +161,10 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 		return errNotInstalled
 	}
 	synced := c.synced
-	c.handed = nil
 	c.want, c.provisional, c.due, c.synced = plan.Of(v, plan.Config{PodCIDRs: c.pods, ServiceCIDRs: c.ranges}), provisional, true, false
+	if c.handed = nil; !provisional {
+		c.handed = slices.Clone(c.want.Serve)
+	}
 	if err := c.call("Retract"); err != nil {
 		return err
 	}
@@ -175,9 +177,6 @@ func (c *Capture) Retract(v *topology.View, provisional bool) error {
 	}
 	if _, there := c.kernel.InForce(); !there {
 		return errNotInstalled // somebody removed it
-	}
-	if !provisional {
-		c.handed = slices.Clone(c.want.Serve)
 	}
 	if !provisional && synced {
 		c.kernel.write(func(r *Rules) {

@@ -29,7 +29,7 @@ type XDS struct {
 	pending   []string          // asked for before there was a catalog
 	refuses   map[string]string // cluster -> reason
 	nacks     map[string]xds.Nack
-	slow      bool
+	answers   chan struct{} // ends when Envoy is slow no more; nil: it is not
 	waited    time.Duration // by who awaits it
 }
 
@@ -66,15 +66,22 @@ func (x *XDS) Update(cat *render.Catalog, changed render.Changed) {
 func (x *XDS) Await(clusters []string, within time.Duration) bool {
 	x.journal.add("Await(" + strings.Join(slices.Sorted(slices.Values(clusters)), ",") + ")")
 	x.mu.Lock()
-	slow := x.slow
-	if slow {
-		x.waited += within
-	}
+	answers := x.answers
 	x.mu.Unlock()
-	if slow {
-		time.Sleep(within)
+	if answers == nil {
+		return true
 	}
-	return !slow
+	over := time.NewTimer(within)
+	defer over.Stop()
+	select {
+	case <-answers:
+		return true
+	case <-over.C:
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.waited += within
+	return false
 }
 
 // Waited is for how long it was awaited in vain, all in all.
@@ -84,11 +91,17 @@ func (x *XDS) Waited() time.Duration {
 	return x.waited
 }
 
-// Slow has Envoy answer nothing, or everything at once again.
+// Slow has Envoy answer nothing, or everything at once again, also what it was told meanwhile.
 func (x *XDS) Slow(slow bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.slow = slow
+	switch {
+	case slow && x.answers == nil:
+		x.answers = make(chan struct{})
+	case !slow && x.answers != nil:
+		close(x.answers)
+		x.answers = nil
+	}
 }
 
 // keep has Envoy keep what it holds, where a catalog says so.
