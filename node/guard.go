@@ -71,8 +71,9 @@ type wrongRanges struct {
 
 // keepRanges decides by the last good state over ranges of the flags that would cut off a node that has booted, or
 // its pods: as beside the rules of a run before those are refused that it did not guard, all of the flags stay as they
-// were, and it is told. Where no state says how they were the flags count, and are not noted as what was.
-func (a *Agent) keepRanges(st *source.State, pods []netip.Prefix) error {
+// were, and it is told. Where a state is not read yet, or does not say how they were, the flags count, and are not noted
+// as what was. Where there turns out to be none, as with a damaged one, this is a first start, which they refuse.
+func (a *Agent) keepRanges(ctx context.Context, st *source.State, read bool, pods []netip.Prefix) error {
 	over := guard.Within(a.ranges, pods)
 	if len(a.undecided.ranges) == 0 && len(over) == 0 {
 		return nil
@@ -84,6 +85,9 @@ func (a *Agent) keepRanges(st *source.State, pods []netip.Prefix) error {
 	found, grave, err := a.checkGuard()
 	if err != nil { // the look before knew
 		found, grave = a.undecided.found, a.undecided.ranges
+	}
+	if st == nil && read && len(found) > 0 {
+		return a.unfit(ctx, errors.New(found[0].Text))
 	}
 	kept := st != nil && st.Ranges != nil && a.guardBefore(slices.Concat(grave, guard.New(over, grave)), *st.Ranges, st.Snapshot.ServiceCIDRs)
 	if a.doubtful = !kept; kept {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -126,7 +127,7 @@ func TestARangeThatIsNotRefusedAfterABoot(t *testing.T) {
 			}
 			return st, err
 		}},
-		"a state that cannot be read": {wrongRange, func(string) (*source.State, error) { return nil, os.ErrPermission }},
+		"a state that cannot be read": {wrongRange, func(string) (*source.State, error) { return nil, source.ErrUnread }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -146,6 +147,22 @@ func TestARangeThatIsNotRefusedAfterABoot(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A state that is damaged is none: the node starts with a wrong flag no more than at its first start.
+func TestAWrongRangeBesideADamagedState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		servedBefore(t, r)
+		must(t, os.Truncate(filepath.Join(r.cfg.StateDir, source.StateFile), 0))
+		r.cfg.ServiceCIDRs, r.host = wrongRange, wrongHost
+		for range 2 {
+			r.boots()
+			if err := r.start(t); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "--service-cidr 10.200.0.0/16 overlaps 10.200.3.0/24") {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
 }
 
 // A run before without the flag guarded none of its ranges: so does the next one, where they are wrong.

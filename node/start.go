@@ -112,7 +112,7 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.keepRanges(st, pods); err != nil {
+	if err := a.keepRanges(ctx, st, unread.state == nil, pods); err != nil {
 		return nil, err
 	}
 	if err := a.refusePods(ctx, pods); err != nil {
