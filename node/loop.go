@@ -76,7 +76,7 @@ type loop struct {
 
 // lines is what the loop may have to say again and again.
 type lines struct {
-	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent, unasked, policed, proxied, slept, dead, unheard, slow, manifests quiet.Line
+	write, order, repair, anew, bridges, network, pods, save, blind, watched, absent, unasked, policed, proxied, slept, dead, unheard, slow quiet.Line
 
 	unrecorded bool // that an outage could not be noted
 	unread     bool // that the disk gives nothing

@@ -93,8 +93,12 @@ func (g *Endpoints) problem(key topology.ObjectKey, flags []netip.Prefix, i, oth
 	if slices.Contains(flags, g.guard[i]) {
 		field, cure = "--service-cidr", CureFlag
 	}
+	as := fmt.Sprintf("as those of %d other Services", others)
+	if others == 0 {
+		as, cure = "as that of no other Service", "correct the endpoint, for no pod has a ClusterIP; where it is right, "+cure
+	}
 	return topology.Problem{Object: "service " + key.String(), Field: field, Text: fmt.Sprintf(
-		"its endpoint %s is in the guarded range %s, as those of %d other Services: who dials such a pod by its own address is refused on this node; %s", g.first[key], g.guard[i], others, cure)}
+		"its endpoint %s is in the guarded range %s, %s: who dials such a pod by its own address is refused on this node; %s", g.first[key], g.guard[i], as, cure)}
 }
 
 // Merge returns the prefixes of all lists, sorted, each once. It
