@@ -47,8 +47,9 @@ type Node struct {
 	// Kept says that its pods stayed when it was last decided about, or that a list says so
 	// that was found.
 	Kept bool
-	// Given says that it was released while it was lost, by a unit that could not agree for long
-	// (Decided): that the unit then falls silent does not take it back.
+	// Given says that it was released while it was lost for long, by a unit that could not agree for
+	// long (Decided): that the unit then falls silent does not take it back. For long, as nodes of
+	// one outage are missed one by one.
 	Given bool
 }
 
@@ -66,6 +67,8 @@ type Unit struct {
 	Again time.Time
 	// Gone is since when it has no Lease, as far as was seen; zero where it has one.
 	Gone time.Time
+	// Told is since when the API server tells of it and its nodes; zero for always.
+	Told time.Time
 	// Most says that most nodes of the cluster are lost: rather the cloud is cut off (MayPart).
 	Most bool
 	// Nodes is how many are in it, and Alive how many of them the cloud hears.
@@ -153,7 +156,7 @@ func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
 		return Nothing, "nobody votes in its unit"
 	case !u.Gone.IsZero():
 		return Nothing, "nobody votes in its unit any more: its Lease is gone"
-	case silent > c.Doubt && u.Alive > 0:
+	case silent > c.Doubt && u.Alive > 0 && now.Sub(u.Told) > c.Doubt:
 		return mute(now, c, n, u)
 	case silent > c.Silent:
 		return frozen(now, c, n, u)
@@ -194,7 +197,7 @@ func gone(n Node) (Action, string) {
 
 // mute is of a node in a unit whose Lease has been silent for long though the cloud hears nodes of
 // it: it cannot agree, for it is cut in halves or its uplink is on the smaller side, or its daemons
-// were taken away.
+// were taken away. Who was not told for a while does not know yet whom the cloud hears.
 func mute(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	if n.Lost && n.Kept && n.Verdict == Well && now.Sub(u.Heard) <= c.Fresh+c.HoldVerdict {
 		return Hold, "nobody votes in its unit any more, which voted last that it is well"
