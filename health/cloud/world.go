@@ -164,7 +164,7 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bo
 // setLease takes a unit's Lease; gone where it is no more.
 func (w *world) setLease(now time.Time, name string, lease renewal, gone bool) {
 	u := w.unitOf(now, name)
-	u.past.Held(lease.holder)
+	u.past.Held(now, lease.holder)
 	switch {
 	case gone:
 		u.past.Vanished(now)

@@ -113,7 +113,7 @@ func (w *site) vote(n *truth) {
 		return
 	}
 	n.verdict, n.voted, n.mark = is, w.now, n.mark+1
-	n.proof = evidence.Evidence{Yes: len(w.nodes), Of: len(w.nodes), Exact: true, Cut: n.cut}
+	n.proof = evidence.Evidence{Yes: len(w.nodes), Of: len(w.nodes), Exact: true, Cut: n.cut, By: "n-0"}
 	if n.dead {
 		n.proof.Yes, n.proof.No = 0, len(w.nodes)/2+1
 	}
@@ -135,6 +135,7 @@ type watcher struct {
 func begins(w *site, listed map[string]bool) *watcher {
 	k := &watcher{w: w, nodes: map[string]Node{}, marks: map[string]int{}, begun: w.now, listed: listed, renewed: w.renewed, actions: map[string]Action{}}
 	k.unit.Found(w.now, w.renewed)
+	k.unit.Held(w.now, "n-0")
 	for name, n := range w.nodes {
 		is := Found(w.now, n.seen(), n.voted, listed[name])
 		if k.nodes[name], k.marks[name] = is, n.mark; is.Kept {

@@ -17,10 +17,10 @@ func (u *Unit) Renewed(now, at time.Time, c Config) {
 	u.Heard, u.Gone, u.seen = at, time.Time{}, now
 }
 
-// Held notes who holds the unit's Lease; "" for nobody.
-func (u *Unit) Held(by string) {
+// Held notes who is seen to hold the unit's Lease; "" for nobody.
+func (u *Unit) Held(now time.Time, by string) {
 	if by != "" && by != u.Holder {
-		u.Holder, u.Before = by, u.Holder
+		u.Holder, u.Before, u.Handed = by, u.Holder, now
 	}
 }
 
