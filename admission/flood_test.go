@@ -243,6 +243,29 @@ func TestBodiesThatGrow(t *testing.T) {
 	}
 }
 
+// What is just not dense takes memory all the same, as a container that is null, which is four
+// characters: of such bodies so few are decided at once that all have room in what deploy/ allows.
+func TestBodiesAtTheBound(t *testing.T) {
+	const limit = 200 << 20 // of 256 MiB
+	for _, nulls := range []int{fewValues, 3900, 18_300} {
+		body := aReview("v1", `,"userInfo":{"username":"system:serviceaccount:kube-system:node-controller"},"kind":{"version":"v1","kind":"Pod"},"resource":{"version":"v1","resource":"pods"},"subResource":"status","oldObject":{"spec":{"containers":[`+
+			strings.Repeat("null,", nulls)+`null],"x":"`+strings.Repeat("x", max(0, 8*(nulls-fewValues)-5*nulls))+`"}}`)
+		if dense([]byte(body)) || len(body) > small {
+			t.Fatalf("%d nulls, %d bytes: it is not at the bound", nulls, len(body))
+		}
+		h := newHandler(func() mutate.Shield { return mutate.Shield{} }, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler), patience)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/pod-status", strings.NewReader(body))
+		h.mux(paths).ServeHTTP(w, r)
+		runtime.ReadMemStats(&after)
+		took, atOnce := after.TotalAlloc-before.TotalAlloc, uint64(cap(h.rooms([]byte(body)).all))
+		if took*atOnce > limit {
+			t.Errorf("%d nulls in %d bytes take %d, and %d are decided at once", nulls, len(body), took, atOnce)
+		}
+	}
+}
+
 func labels(n int) string {
 	var b strings.Builder
 	for i := range n {

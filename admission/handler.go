@@ -34,10 +34,12 @@ const (
 	// is how many of these are one peer's.
 	atOnce = 16
 	ofPeer = 4
-	// largeAtOnce is how many reviews that are larger than small are decided at a time, largeOfPeer
-	// those of one peer: in memory they are some ten times what they are as text.
+	// largeAtOnce is how many reviews that are larger than small, or have more than fewDecided values,
+	// are decided at a time, largeOfPeer those of one peer: a value that is null takes up to two
+	// thousand bytes until it is decoded.
 	largeAtOnce = 2
 	largeOfPeer = 1
+	fewDecided  = 4000
 )
 
 // What a review may have by its length. An object of three characters takes a thousand bytes of
@@ -63,7 +65,7 @@ type Handler struct {
 	log      *slog.Logger
 	large    *rooms // of reviews that are larger than small, from then on
 	deciding *rooms
-	larger   *rooms // of those that are, instead
+	larger   *rooms // of those that are, or have many values, instead
 	within   time.Duration
 
 	mu   sync.Mutex
@@ -151,11 +153,7 @@ func (h *Handler) judge(ctx context.Context, peer string, body io.Reader, decide
 	case dense(text):
 		return answer{nothing(), nil, unreadable, errDense}
 	}
-	rooms := h.deciding
-	if len(text) > small {
-		rooms = h.larger
-	}
-	decided := rooms.enter(ctx, peer)
+	decided := h.rooms(text).enter(ctx, peer)
 	if decided == nil {
 		return answer{nothing(), nil, late, errBusy}
 	}
@@ -175,6 +173,14 @@ func (h *Handler) judge(ctx context.Context, peer string, body io.Reader, decide
 	case <-ctx.Done():
 		return answer{review, nil, late, errSlow}
 	}
+}
+
+// rooms are where a review is decided.
+func (h *Handler) rooms(text []byte) *rooms {
+	if len(text) > small || bytes.Count(text, []byte(",")) > fewDecided {
+		return h.larger
+	}
+	return h.deciding
 }
 
 // read reads what a review may have. Its room, where it is large, is left by the caller, also

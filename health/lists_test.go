@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/peer"
@@ -115,4 +116,25 @@ func TestAListIsAdopted(t *testing.T) {
 		cancel()
 		<-ended
 	})
+}
+
+// A Node may have more addresses than are passed on, and one of them twice.
+func TestAddressesOfAMember(t *testing.T) {
+	n := &corev1.Node{}
+	for i := range 20 {
+		n.Status.Addresses = append(n.Status.Addresses,
+			corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprint("192.0.2.", 1+i/2)}, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "a"},
+			corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprint("::ffff:192.0.2.", 101+i)})
+	}
+	m := MemberOf(n)
+	if len(m.Addrs) != peer.MostAddrs || m.Addrs[0] != netip.MustParseAddr("192.0.2.1") || m.Addrs[1] != netip.MustParseAddr("192.0.2.101") {
+		t.Errorf("%d: %v", len(m.Addrs), m.Addrs)
+	}
+	all := map[netip.Addr]bool{}
+	for _, a := range m.Addrs {
+		all[a] = true
+	}
+	if len(all) != len(m.Addrs) {
+		t.Errorf("one is there twice: %v", m.Addrs)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/api/names"
 	"github.com/gridmesh/gridmesh/health/evidence"
+	"github.com/gridmesh/gridmesh/health/peer"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/typed"
@@ -21,10 +22,10 @@ func MemberOf(n *corev1.Node) Member {
 		m.Cut = e.Cut
 	}
 	for _, a := range n.Status.Addresses {
-		if a.Type != corev1.NodeInternalIP {
+		if a.Type != corev1.NodeInternalIP || len(m.Addrs) == peer.MostAddrs {
 			continue
 		}
-		if ip, err := netip.ParseAddr(a.Address); err == nil {
+		if ip, err := netip.ParseAddr(a.Address); err == nil && !slices.Contains(m.Addrs, ip.Unmap()) {
 			m.Addrs = append(m.Addrs, ip.Unmap())
 		}
 	}

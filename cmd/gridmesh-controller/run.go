@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -22,8 +23,13 @@ import (
 	"github.com/gridmesh/gridmesh/kube/objects"
 )
 
-// installAgain is how long it is waited before kinds that were refused are installed again.
-const installAgain = 30 * time.Second
+const (
+	// installAgain is how long it is waited before kinds that were refused are installed again.
+	installAgain = 30 * time.Second
+	// installTry is how long one attempt may take: what is served as it was, does its work
+	// though its update fails for ever.
+	installTry = 30 * time.Second
+)
 
 // replica is one of the controller's processes, of which one leads.
 type replica struct {
@@ -33,7 +39,8 @@ type replica struct {
 	metrics *grid.Metrics
 	shields *cloud.Metrics
 	doubts  grid.Doubts
-	unheard grid.Doubts // why node health does not know how nodes are
+	unheard grid.Doubts   // why node health does not know how nodes are
+	try     time.Duration // how long an attempt to install kinds may take; 0: installTry
 }
 
 // control works until ctx ends or the lease is lost.
@@ -164,7 +171,9 @@ func (r *replica) leadGrids(ctx context.Context) error {
 func (r *replica) install(ctx context.Context, crds *leading.CRDs, about string, tried func()) bool {
 	r.doubts.Set(about, grid.ErrNotServed)
 	for ctx.Err() == nil {
-		err := crds.Install(ctx)
+		attempt, cancel := context.WithTimeout(ctx, cmp.Or(r.try, installTry))
+		err := crds.Install(attempt)
+		cancel()
 		tried()
 		if ctx.Err() != nil {
 			break

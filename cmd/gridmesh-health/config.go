@@ -179,6 +179,7 @@ func (c *config) complete(f *pflag.FlagSet, log *slog.Logger) error {
 	c.vote.Fresh, c.vote.AskFor = c.vote.Every*5/2, c.vote.Every/2
 	c.vote.Renew = 6 * c.vote.Every
 	c.check.Within = c.vote.AskFor * 4 / 5 // the rest is for the way
+	c.peer.AskTimeout = c.vote.AskFor * 9 / 10
 	if half := c.vote.Every / 2; c.peer.ReportTimeout <= 0 || c.peer.ReportTimeout > half && half > 0 {
 		c.peer.ReportTimeout = half
 	}

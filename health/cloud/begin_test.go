@@ -30,12 +30,16 @@ func TestTheAPIServerDoesNotAnswer(t *testing.T) {
 	r.lose("a-2")
 	r.pass(2*time.Second, true)
 	errSilent := errors.New("nobody answers")
+	r.on.broken = true
 	for range 3600 {
 		r.hear(r.now, errSilent, errSilent)
 		r.pass(time.Second, false)
 	}
-	r.listedAre("nobody answers: the unit may be dark", "a-1", "a-2", "a-3")
+	r.listedAre("nobody answers, and takes anything", "a-2")
+	r.on.broken = false
 	r.hear(r.now, nil, nil)
+	r.pass(time.Second, false)
+	r.listedAre("the unit may be dark", "a-1", "a-2", "a-3")
 	r.say("a-2", "false", "yes=0 no=2 of=3 exact=true") // some time ago
 	r.pass(28*time.Second, true)
 	r.listedAre("it has just begun to look again", "a-1", "a-2", "a-3")
@@ -44,4 +48,47 @@ func TestTheAPIServerDoesNotAnswer(t *testing.T) {
 	r.tainted("a-2", evicting, true)
 	r.pass(time.Minute+20*time.Second, true)
 	r.listedAre("the others are heard")
+}
+
+// A unit that has no uplink when the API server answers again is held, though the controller manager
+// misses its nodes a minute later, and not all at once.
+func TestAUnitThatIsDarkAfterAnOutage(t *testing.T) {
+	for name, again := range map[string]func(*rig) *rig{
+		"the same controller": func(r *rig) *rig { r.hear(r.now, nil, nil); return r },
+		"another one":         (*rig).restart,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.pass(10*time.Minute, true)
+			errSilent := errors.New("nobody answers")
+			r.on.broken = true
+			for range 600 {
+				r.hear(r.now, errSilent, errSilent)
+				r.pass(time.Second, false)
+			}
+			r.on.broken = false
+			r = again(r)
+			r.pass(55*time.Second, false)
+			for _, lost := range []string{"a-1", "a-2", "a-3"} {
+				r.lose(lost)
+				r.pass(4*time.Second, false)
+			}
+			r.listedAre("it has no uplink", "a-1", "a-2", "a-3")
+			r.pass(10*time.Minute, false)
+			r.listedAre("it has none yet", "a-1", "a-2", "a-3")
+		})
+	}
+}
+
+// A unit that loses its uplink is held also where Kubernetes' patience is longer than that of who
+// looks at silent units: its nodes are missed one after the other.
+func TestAPatientControllerManager(t *testing.T) {
+	r := newRig(t)
+	r.pass(10*time.Minute, true)
+	r.pass(5*time.Minute, false)
+	for _, lost := range []string{"a-1", "a-2", "a-3"} {
+		r.lose(lost)
+		r.pass(4*time.Second, false)
+	}
+	r.listedAre("it has no uplink", "a-1", "a-2", "a-3")
 }

@@ -188,7 +188,7 @@ func (k *Keeper) step(ctx context.Context, now time.Time) {
 // decide is what is to become of a node. While it cannot be known yet whether a unit is
 // dark nobody is given up, and who was kept before is.
 func (k *Keeper) decide(now time.Time, name string) (shield.Action, string) {
-	action, why := k.world.decide(now, name)
+	action, why := k.world.decide(now, name, k.begun)
 	switch {
 	case !k.young(now) || action.Keeps():
 		return action, why

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -167,8 +168,12 @@ func (r *rig) lose(names ...string) {
 	}
 }
 
+// say has who holds the Lease write a verdict, where that says nothing else.
 func (r *rig) say(name, verdict, evidence string) {
 	n := r.n[name]
+	if !strings.Contains(evidence, " by=") {
+		evidence += " by=a-1"
+	}
 	n.verdict, n.evidence, n.voted = verdict, evidence, r.now
 	r.set(name, n)
 }
@@ -176,7 +181,7 @@ func (r *rig) say(name, verdict, evidence string) {
 func (r *rig) renew() { r.renewOf("a") }
 
 func (r *rig) renewOf(unit string) {
-	r.of[unit] = renewal{mark: r.now.String(), taken: r.now}
+	r.of[unit] = renewal{mark: r.now.String(), taken: r.now, holder: unit + "-1"}
 	r.world.setLease(r.now, unit, r.of[unit], false)
 }
 

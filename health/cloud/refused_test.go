@@ -43,7 +43,7 @@ func TestTheLeasesAreRefused(t *testing.T) {
 	if !errors.Is(told[len(told)-1], errRefused) || r.faults() != 1 {
 		t.Errorf("told %v", told[len(told)-1])
 	}
-	refused(11 * time.Minute)
+	refused(13 * time.Minute)
 	r.listedAre("it is Kubernetes' own")
 	r.podsAre("it is Kubernetes' own", "kept=False ")
 	r.hear(r.now, nil, nil)

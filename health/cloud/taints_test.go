@@ -125,7 +125,7 @@ func TestUnseenNodesHaveABudget(t *testing.T) {
 	}
 	renew()
 	for i := range 3 {
-		r.unseenBy(fmt.Sprint("yes=0 no=39 of=40 exact=true round=", i))
+		r.unseenBy(fmt.Sprint("yes=0 no=39 of=40 exact=true by=b-1 round=", i))
 		renew()
 	}
 	if got := r.unseen(); len(got) != 4 {
@@ -138,7 +138,7 @@ func TestUnseenNodesHaveABudget(t *testing.T) {
 			t.Fatalf("%d s after another one began %v are tainted: want 4", 30*i, got)
 		}
 		if i >= 2 { // votes are renewed each minute, or so
-			r.unseenBy(fmt.Sprint("yes=0 no=39 of=40 exact=true round=", 10+i/2))
+			r.unseenBy(fmt.Sprint("yes=0 no=39 of=40 exact=true by=b-1 round=", 10+i/2))
 		}
 	}
 	for name := range r.n {

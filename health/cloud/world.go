@@ -164,7 +164,7 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bo
 // setLease takes a unit's Lease; gone where it is no more.
 func (w *world) setLease(now time.Time, name string, lease renewal, gone bool) {
 	u := w.unitOf(now, name)
-	u.past.Held(lease.holder)
+	u.past.Held(now, lease.holder)
 	switch {
 	case gone:
 		u.past.Vanished(now)
@@ -211,14 +211,15 @@ func (w *world) decided(now time.Time, name string, a shield.Action, sure bool) 
 	s.past = s.past.Decided(now, w.cfg, a, w.units[s.unit].past, sure)
 }
 
-// decide says what is to become of a node.
-func (w *world) decide(now time.Time, name string) (shield.Action, string) {
+// decide says what is to become of a node; told is since when one is told how nodes are.
+func (w *world) decide(now time.Time, name string, told time.Time) (shield.Action, string) {
 	s := w.nodes[name]
 	if s.unit == "" {
 		return shield.Nothing, "it is in no unit"
 	}
 	u := w.units[s.unit]
 	is := u.past
+	is.Told = told
 	is.Nodes, is.Most = len(u.nodes), !shield.MayPart(w.lost, len(w.nodes))
 	return shield.Decide(now, w.cfg, s.past, is)
 }

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -92,6 +93,25 @@ func isCut(err error) bool {
 		strings.Contains(err.Error(), "server closed idle connection") // net/http's own, before it has sent anything
 }
 
+// room waits for room for a request, for half of its time: with less left hardly anybody answers. late
+// says that it took so long that no answer says nothing of the other node, as of one that has to look
+// for a dead node first.
+func (p *Peer) room(ctx context.Context) (late bool, err error) {
+	begin, wait := time.Now(), time.Duration(0)
+	if end, ok := ctx.Deadline(); ok {
+		wait = end.Sub(begin)
+	}
+	none := time.NewTimer(wait / 2)
+	defer none.Stop()
+	select {
+	case p.away <- struct{}{}:
+		return time.Since(begin) > wait/20, nil
+	case <-none.C:
+	case <-ctx.Done():
+	}
+	return false, ErrNotSent
+}
+
 // exchange sends a request, and once more if the other one's clock was not known.
 func (p *Peer) exchange(ctx context.Context, method, path, to string, m request) (got reply, err error) {
 	u, keys := p.unit.Load(), *p.keys.Load()
@@ -101,12 +121,15 @@ func (p *Peer) exchange(ctx context.Context, method, path, to string, m request)
 	case u == nil || to == u.Self || !u.addr(to).IsValid():
 		return got, ErrNoUnit
 	}
-	select {
-	case p.away <- struct{}{}:
-		defer func() { <-p.away }()
-	case <-ctx.Done():
-		return got, ErrNotSent
+	late, err := p.room(ctx)
+	if err != nil {
+		return got, err
 	}
+	defer func() {
+		if <-p.away; late && err != nil && ctx.Err() != nil {
+			err = ErrNotSent
+		}
+	}()
 	m.From, m.To, m.View, m.UID, m.ToUID = u.Self, to, u.View, u.UIDs[u.Self], u.UIDs[to]
 	if path == pathResult && !m.Up {
 		m.Where = u.where

@@ -32,13 +32,14 @@ type Config struct {
 	KubeletPort uint16
 	// NAT takes what comes from an address that is not the sender's.
 	NAT bool
-	// ReportTimeout is how long a Report takes at most, AskTimeout an Ask.
+	// ReportTimeout is how long a Report takes at most, AskTimeout an Ask: less than what asks waits
+	// (vote.Config.AskFor), so that who does not answer takes no room of the next question.
 	ReportTimeout, AskTimeout time.Duration
 }
 
 // Default is for a unit without SuperEdge's own nodes.
 func Default() Config {
-	return Config{Port: Port, LegacyFresh: 70 * time.Second, KubeletPort: 10250, ReportTimeout: 3 * time.Second, AskTimeout: 5 * time.Second}
+	return Config{Port: Port, LegacyFresh: 70 * time.Second, KubeletPort: 10250, ReportTimeout: 3 * time.Second, AskTimeout: 4500 * time.Millisecond}
 }
 
 // Validate reports all that is wrong.

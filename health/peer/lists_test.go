@@ -1,7 +1,9 @@
 package peer
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -110,6 +112,64 @@ func TestAListIsPassedOn(t *testing.T) {
 	}
 	if _, err := l.nodes["c"].p.Report(t.Context(), "a", vote.Reported{}); err != nil || len(l.nodes["c"].adopted) > 0 {
 		t.Errorf("who knows it is told %+v, %v", l.nodes["c"].adopted, err)
+	}
+}
+
+// A list that is too long, or in which a Node has more addresses than are read, takes nothing else of
+// a reply with it: by that one all would be strangers to each other for as long as that Node exists.
+func TestAListThatIsTooMuch(t *testing.T) {
+	many := func(n int) (list []netip.Addr) {
+		for i := range n {
+			list = append(list, netip.AddrFrom4([4]byte{10, 99, byte(i / 250), byte(1 + i%250)}))
+		}
+		return list
+	}
+	for what, change := range map[string]struct {
+		of     func(u *Unit)
+		passed int
+	}{
+		"a Node with 17 addresses": {func(u *Unit) { u.Addrs["z"], u.UIDs["z"] = many(MostAddrs+1), "uid-z" }, 4},
+		"a unit of 5001": {func(u *Unit) {
+			for i := range mostMembers - 2 {
+				name := fmt.Sprint("n", i)
+				u.Addrs[name], u.UIDs[name] = many(i + 1)[i:], "uid"
+			}
+		}, 0},
+	} {
+		l := newLab(t, nil, "a", "b", "c")
+		named(l, "", "")
+		live := l.as("a")
+		live.Live, live.UIDs = true, maps.Clone(live.UIDs)
+		change.of(&live)
+		l.nodes["a"].p.SetUnit(live)
+		b := l.nodes["b"]
+		reply, err := b.p.Report(t.Context(), "a", vote.Reported{Hears: true})
+		if err != nil {
+			t.Errorf("%s: %v, %v", what, reply, err)
+			continue
+		}
+		passed := 0
+		if len(b.adopted) > 0 {
+			list := b.adopted[0].List
+			if passed = len(list); len(list[passed-1].Addrs) > MostAddrs {
+				t.Errorf("%s: %d addresses are passed on", what, len(list[passed-1].Addrs))
+			}
+		}
+		if passed != change.passed {
+			t.Errorf("%s: %d members are passed on, want %d", what, passed, change.passed)
+		}
+	}
+}
+
+// What an older daemon passes on that is too much is left out, and the rest of its reply read.
+func TestAListThatIsNoneIsLeftOut(t *testing.T) {
+	r := reply{From: "a", Epoch: random(), Ups: []string{"b"}, Members: []Member{{"a", "uid-a", make([]netip.Addr, MostAddrs+1)}}}
+	text, err := json.Marshal(&r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := decodeReply(text); err != nil || len(got.Members) > 0 || !slices.Equal(got.Ups, r.Ups) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

@@ -78,7 +78,7 @@ const (
 	mostAge     = 24 * time.Hour
 	mostUID     = 64
 	mostMembers = 5000
-	mostAddrs   = 16 // of a member
+	MostAddrs   = 16 // of a member; more are not passed on
 	mostList    = 512 << 10
 )
 
@@ -154,27 +154,27 @@ func decodeReply(body []byte) (r reply, err error) {
 	case r.Age < 0 || r.Age > mostAge.Milliseconds():
 		return r, fmt.Errorf("an age of %d ms", r.Age)
 	}
-	return r, errors.Join(r.Results.check(), checkMembers(r.Members))
+	if !areMembers(r.Members) {
+		r.Members = nil // the rest says nothing of them
+	}
+	return r, r.Results.check()
 }
 
-// checkMembers is why a list of members is none.
-func checkMembers(list []Member) error {
-	if len(list) > mostMembers {
-		return fmt.Errorf("a unit of more than %d nodes", mostMembers)
-	}
+// areMembers reports whether a list is one of members, sorted by name.
+func areMembers(list []Member) bool {
 	for i, m := range list {
-		switch {
-		case !isName(m.Name) || m.UID == "" || len(m.UID) > mostUID || len(m.Addrs) > mostAddrs:
-			return errors.New("a member without a name or UID, or with too many addresses")
-		case i > 0 && list[i-1].Name >= m.Name:
-			return errors.New("members that are not sorted")
+		if !isName(m.Name) || m.UID == "" || len(m.UID) > mostUID || len(m.Addrs) > MostAddrs || i > 0 && list[i-1].Name >= m.Name {
+			return false
 		}
 	}
-	return nil
+	return len(list) <= mostMembers
 }
 
 // encode leaves out what is too much to be read.
 func (r *reply) encode() ([]byte, error) {
+	if len(r.Members) > mostMembers {
+		r.Members = nil
+	}
 	text, err := json.Marshal(r)
 	if err == nil && r.Members != nil && len(text) > mostList {
 		r.Members = nil

@@ -14,7 +14,7 @@ var (
 	// ErrView is that the other node answers, and that one of the two is another one to the
 	// other: under its name a new Node was made. It learns of that once it has an uplink.
 	ErrView = errors.New("one of the two is another node to the other, under the same name")
-	// ErrNotSent is that as much is under way as may be, and was until there was no time left.
+	// ErrNotSent is that as much is under way as may be, and was until there was too little time left.
 	ErrNotSent = errors.New("not sent: too much else is under way")
 	// ErrRefused is that the other node answers, and refuses for another reason.
 	ErrRefused = errors.New("refuses")

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gridmesh/gridmesh/health/vote"
 )
@@ -29,6 +30,31 @@ func TestNoRoomToSend(t *testing.T) {
 	}
 	<-a.p.away
 	l.must("a", "b")
+}
+
+// A question waits for room for no longer than leaves time for its answer, and says then that it was
+// not sent; so does one that found room late, and had no time left. One that was not answered in all
+// the time it had says something of the other node.
+func TestRoomThatComesLate(t *testing.T) {
+	const timeout = 2 * time.Second
+	l := newLab(t, func(c *Config) { c.AskTimeout = timeout }, "a", "b")
+	a, b := l.nodes["a"], l.nodes["b"]
+	b.answer = func(ctx context.Context, _ []string) []vote.Result { <-ctx.Done(); return nil }
+	if _, err := a.p.Ask(t.Context(), "b", []string{"a"}); err == nil || errors.Is(err, ErrNotSent) {
+		t.Errorf("not answered: %v", err)
+	}
+	for range mostAway {
+		a.p.away <- struct{}{}
+	}
+	begin := time.Now()
+	if _, err := a.p.Ask(t.Context(), "b", []string{"a"}); !errors.Is(err, ErrNotSent) || time.Since(begin) > timeout*9/10 {
+		t.Errorf("no room: %v, after %s", err, time.Since(begin))
+	}
+	room := time.AfterFunc(timeout/4, func() { <-a.p.away })
+	defer room.Stop()
+	if _, err := a.p.Ask(t.Context(), "b", []string{"a"}); !errors.Is(err, ErrNotSent) {
+		t.Errorf("room came late: %v", err)
+	}
 }
 
 // Questions that nobody signed, of the node itself or as SuperEdge's, take no room of the unit's.

@@ -89,7 +89,8 @@ func (u *unit) hash() string {
 func (u *unit) list() []Member {
 	list := make([]Member, 0, len(u.Addrs))
 	for _, name := range slices.Sorted(maps.Keys(u.Addrs)) {
-		list = append(list, Member{name, u.UIDs[name], u.Addrs[name]})
+		addrs := u.Addrs[name]
+		list = append(list, Member{name, u.UIDs[name], addrs[:min(len(addrs), MostAddrs)]})
 	}
 	return list
 }

@@ -185,6 +185,13 @@ func (m *maker) decide(at time.Time, s *seen, u *seenUnit) (shield.Action, strin
 	if !u.heard.IsZero() && m.now.Sub(u.heard) <= m.cfg.Rules.Silent && at.After(m.now) {
 		is.Heard = at // it goes on to be renewed
 	}
+	is.Holder = s.is.Evidence.By // where nobody says who spoke for the unit then
+	if l := u.leader; l != nil && l.Node != "" {
+		is.Holder, is.Before = l.Node, s.is.Evidence.By
+		if l.Since != nil {
+			is.Handed = *l.Since
+		}
+	}
 	return shield.Decide(at, m.cfg.Rules, s.is, is)
 }
 

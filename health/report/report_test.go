@@ -54,7 +54,7 @@ func (w world) state(now time.Time) *State {
 			ready.Status, ready.LastTransitionTime = corev1.ConditionUnknown, metav1.NewTime(w.since)
 		}
 		if i == 2 && w.verdict != "" {
-			e := evidence.Evidence{Yes: 2, Of: 3, Exact: true, Cut: w.cut, At: w.voted}
+			e := evidence.Evidence{Yes: 2, Of: 3, Exact: true, Cut: w.cut, By: "a-1", At: w.voted}
 			if w.verdict == "false" {
 				e.Yes, e.No = 0, 2
 			}

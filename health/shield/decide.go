@@ -47,8 +47,9 @@ type Node struct {
 	// Kept says that its pods stayed when it was last decided about, or that a list says so
 	// that was found.
 	Kept bool
-	// Given says that it was released while it was lost, by a unit that could not agree for long
-	// (Decided): that the unit then falls silent does not take it back.
+	// Given says that it was released while it was lost for long, by a unit that could not agree for
+	// long (Decided): that the unit then falls silent does not take it back. For long, as nodes of
+	// one outage are missed one by one.
 	Given bool
 }
 
@@ -58,14 +59,17 @@ type Unit struct {
 	// last renewal of one that was found; zero where it never had one.
 	Heard time.Time
 	seen  time.Time // when that was told
-	// Holder has its Lease, or had it last, and Before had it before: these speak for it. "" where
-	// that is not known.
+	// Holder has its Lease, or had it last, since Handed; Before had it before. "" where that is
+	// not known. Holder speaks for it, and Before did.
 	Holder, Before string
+	Handed         time.Time
 	// Again is when it was first heard after it was silent, or when one began to look at
 	// nodes of it that were kept by then; zero where neither was.
 	Again time.Time
 	// Gone is since when it has no Lease, as far as was seen; zero where it has one.
 	Gone time.Time
+	// Told is since when the API server tells of it and its nodes; zero for always.
+	Told time.Time
 	// Most says that most nodes of the cluster are lost: rather the cloud is cut off (MayPart).
 	Most bool
 	// Nodes is how many are in it, and Alive how many of them the cloud hears.
@@ -153,7 +157,7 @@ func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
 		return Nothing, "nobody votes in its unit"
 	case !u.Gone.IsZero():
 		return Nothing, "nobody votes in its unit any more: its Lease is gone"
-	case silent > c.Doubt && u.Alive > 0:
+	case silent > c.Doubt && u.Alive > 0 && now.Sub(u.Told) > c.Doubt:
 		return mute(now, c, n, u)
 	case silent > c.Silent:
 		return frozen(now, c, n, u)
@@ -166,21 +170,32 @@ func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
 // unproven is why a verdict of death counts for nothing yet, or "". Nothing is done to a node
 // but by more than half of the unit that the cloud knows, all of whom were asked: what only says
 // "false" may be written by anybody who may annotate Nodes. It is written by who holds the unit's
-// Lease, as the policies of votes have a voter say its own name in both; for a while after that
-// changed hands who held it before counts, too. And it has to be seen to change:
-// clocks of nodes may be an hour off, so of one that was found nobody knows how old it is, and
-// the node may have come back since. Voters renew it each minute.
+// Lease, as the policies of votes have a voter say its own name in both, or by who held it until a
+// moment before that was seen to be written: one that stood still since knows nothing. And it has
+// to be seen to change: clocks of nodes may be an hour off, so of one that was found nobody knows
+// how old it is, and the node may have come back since. Voters renew it each minute.
 func unproven(n Node, u Unit) string {
 	e := n.Evidence
 	switch {
 	case !e.Exact || e.Yes+e.No > e.Of || vote.Decide(max(e.Of, u.Nodes), e.Yes, e.No) != vote.No:
 		return fmt.Sprintf("it is said to be dead, and the evidence is not of more than half of the %d nodes of its unit", u.Nodes)
-	case u.Holder != "" && (e.By == "" || e.By != u.Holder && e.By != u.Before):
+	case u.Holder == "":
+		return fmt.Sprintf("it is said to be dead by %q, which does not speak for its unit as far as is known: nobody was seen to hold its Lease", e.By)
+	case !u.speaks(e.By, n.Voted):
 		return fmt.Sprintf("it is said to be dead by %q, which does not speak for its unit: %q does", e.By, u.Holder)
 	case n.Found:
 		return "it is said to be dead since before the controller looked: that has to be renewed to count"
 	}
 	return ""
+}
+
+// handover is for how long who held the Lease before may go on to be seen to write: what it has begun
+// to.
+const handover = 10 * time.Second
+
+// speaks reports whether a node spoke for its unit when that was seen to be written.
+func (u *Unit) speaks(by string, at time.Time) bool {
+	return by != "" && (by == u.Holder || by == u.Before && at.Sub(u.Handed) <= handover)
 }
 
 // gone is of a node in a unit whose Lease was there: it may be taken away by mistake, or by
@@ -194,7 +209,7 @@ func gone(n Node) (Action, string) {
 
 // mute is of a node in a unit whose Lease has been silent for long though the cloud hears nodes of
 // it: it cannot agree, for it is cut in halves or its uplink is on the smaller side, or its daemons
-// were taken away.
+// were taken away. Who was not told for a while does not know yet whom the cloud hears.
 func mute(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	if n.Lost && n.Kept && n.Verdict == Well && now.Sub(u.Heard) <= c.Fresh+c.HoldVerdict {
 		return Hold, "nobody votes in its unit any more, which voted last that it is well"

@@ -13,12 +13,12 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func ago(d time.Duration) time.Time { return now.Add(-d) }
 
 func heardAgo(d time.Duration, nodes, alive int) Unit {
-	return Unit{Heard: ago(d), Nodes: nodes, Alive: alive}
+	return Unit{Heard: ago(d), Nodes: nodes, Alive: alive, Holder: "n-0"}
 }
 
 // again is a unit that was silent, and is heard since some time ago.
 func again(d time.Duration) Unit {
-	return Unit{Heard: ago(time.Second), Again: ago(d), Nodes: 3, Alive: 1}
+	return Unit{Heard: ago(time.Second), Again: ago(d), Nodes: 3, Alive: 1, Holder: "n-0"}
 }
 
 // vanished is a unit whose Lease is gone since some time ago.
@@ -27,7 +27,7 @@ func vanished(d time.Duration) Unit {
 }
 
 // two of three, all of whom were asked.
-var two = evidence.Evidence{No: 2, Of: 3, Exact: true}
+var two = evidence.Evidence{No: 2, Of: 3, Exact: true, By: "n-0"}
 
 // Each row of the table, and its borders.
 func TestDecide(t *testing.T) {
@@ -44,7 +44,7 @@ func TestDecide(t *testing.T) {
 	}{
 		{"lost, seen by its peers", Node{Lost: true, Verdict: Well, Voted: ago(time.Minute)}, renewed, Shield, "uplink alone"},
 		{"about to be lost, seen by its peers", Node{Verdict: Well, Voted: ago(time.Minute), Evidence: cut}, renewed, Shield, "says that it has no uplink"},
-		{"says so, and is dead for its peers", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 2, Of: 3, Exact: true, Cut: true}}, renewed, Evict, "dead"},
+		{"says so, and is dead for its peers", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 2, Of: 3, Exact: true, Cut: true, By: "n-0"}}, renewed, Evict, "dead"},
 		{"lost, dead for its peers", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: two}, renewed, Evict, "dead"},
 		{"heard, dead for its peers", Node{Verdict: Dead, Voted: ago(time.Minute), Evidence: two}, renewed, Suspect, "do not"},
 		{"heard, dead by nobody's count", Node{Verdict: Dead, Voted: ago(time.Minute)}, renewed, Nothing, "not of more than half of the 3"},
@@ -53,7 +53,9 @@ func TestDecide(t *testing.T) {
 		{"lost, dead for some of its observers", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 2, Of: 3}}, renewed, Nothing, "not of more"},
 		{"lost, dead by more than there are", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 9, Of: 3, Exact: true}}, renewed, Nothing, "not of more"},
 		{"lost, dead for half of what its unit is by now", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: two}, grown, Nothing, "half of the 4"},
-		{"lost, dead for the other one of two", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 2, Exact: true}}, heardAgo(time.Second, 2, 1), Evict, "dead"},
+		{"lost, dead for the other one of two", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 2, Exact: true, By: "n-0"}}, heardAgo(time.Second, 2, 1), Evict, "dead"},
+		{"lost, dead by another one's word", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 2, Of: 3, Exact: true, By: "n-1"}}, renewed, Nothing, "does not speak"},
+		{"lost, dead by nobody's word", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 2, Of: 3, Exact: true}}, Unit{Heard: ago(time.Second), Nodes: 3, Alive: 2}, Nothing, "does not speak"},
 		{"lost, dead by itself alone", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: evidence.Evidence{No: 1, Of: 1, Exact: true}}, heardAgo(time.Second, 1, 0), Nothing, "not of more"},
 		{"lost, dead since before it was looked at", Node{Lost: true, Verdict: Dead, Voted: ago(time.Minute), Evidence: two, Found: true}, renewed, Nothing, "renewed to count"},
 		{"lost, well since before it was looked at", Node{Lost: true, Since: ago(time.Minute), Verdict: Well, Voted: ago(time.Minute), Found: true}, renewed, Nothing, "on no list"},
@@ -133,14 +135,14 @@ func TestMayPart(t *testing.T) {
 // Nothing but a majority's word, newly heard, gives up a node, or marks one that is heard.
 func TestNothingElseEvicts(t *testing.T) {
 	ages := []time.Duration{0, 20 * time.Second, 2 * time.Minute, 4 * time.Minute, time.Hour}
-	proofs := []evidence.Evidence{{}, {No: 2, Of: 3}, two, {No: 1, Of: 3, Exact: true}, {No: 2, Of: 4, Exact: true, Cut: true}}
-	for i := range 5 * 5 * 5 * 3 * 2 * 2 {
+	proofs := []evidence.Evidence{{}, {No: 2, Of: 3}, two, {No: 1, Of: 3, Exact: true}, {No: 2, Of: 4, Exact: true, Cut: true, By: "n-0"}, {No: 2, Of: 3, Exact: true, By: "n-1"}}
+	for i := range 5 * 5 * 6 * 3 * 2 * 2 {
 		pick := func(n int) int {
 			at := i % n
 			i /= n
 			return at
 		}
-		voted, heard, e := ages[pick(5)], ages[pick(5)], proofs[pick(5)]
+		voted, heard, e := ages[pick(5)], ages[pick(5)], proofs[pick(6)]
 		n := Node{Evidence: e, Voted: ago(voted), Verdict: Verdict(pick(3)), Lost: pick(2) == 0, Found: pick(2) == 0}
 		got, _ := Decide(now, Default(), n, heardAgo(heard, 3, 1))
 		may := n.Verdict == Dead && e == two && !n.Found && voted <= Default().Fresh && heard <= Default().Silent

@@ -37,9 +37,12 @@
 //	never seen, or gone       any                   any                   Nothing: nobody votes there
 //
 // Dead is proven where the whole unit was asked, more than half of the nodes that the cloud
-// knows there said so, by who holds the unit's Lease or did before, and that was seen to be written: what a controller finds when it begins
-// may be of any age, and takes no pods. It keeps them where the node is on the list that it finds,
-// or the API server says when it took the verdict.
+// knows there said so, by who holds the unit's Lease or did until a moment ago, and that was seen to
+// be written: what a controller finds when it begins may be of any age, and takes no pods. It keeps
+// them where the node is on the list that it finds, or the API server says when it took the verdict.
+//
+// Who begins to look, or was not told how nodes are, counts a unit as one without uplink before it
+// counts as one in which nobody votes: whom the cloud seems to hear may be long gone.
 //
 // A unit of one node has nobody to vote, and holds its Lease as others do; lost with its
 // Lease it is a unit without uplink.

@@ -33,19 +33,23 @@ type site struct {
 	t       *testing.T
 	now     time.Time
 	nodes   map[string]*truth
-	dark    bool // no uplink at all
-	mute    bool // no majority hears each other
+	dark    bool          // no uplink at all
+	mute    bool          // no majority hears each other
+	away    bool          // the API server does not answer
+	grace   time.Duration // of the controller manager
 	renewed time.Time
 	// since is from when on what the voters know is as it is; heal when the unit was first
 	// heard after its last silence.
 	since, heal time.Time
+	darkened    time.Time // since when it has no uplink, where it has none
 }
 
-func newSite(t *testing.T, n int) *site {
+func newSite(t *testing.T, n int, grace time.Duration) *site {
 	t.Helper()
-	w := &site{t: t, now: now, nodes: map[string]*truth{}, renewed: now, since: now}
+	w := &site{t: t, now: now, nodes: map[string]*truth{}, grace: grace, renewed: now, since: now}
 	for i := range n {
-		w.nodes[fmt.Sprint("n-", i)] = &truth{beat: now, verdict: Well, voted: now, proof: evidence.Evidence{Yes: n, Of: n}}
+		beat := now.Add(-time.Duration(i) * 3 * time.Second) // heartbeats do not come all at once
+		w.nodes[fmt.Sprint("n-", i)] = &truth{beat: beat, verdict: Well, voted: now, proof: evidence.Evidence{Yes: n, Of: n}}
 	}
 	return w
 }
@@ -61,11 +65,10 @@ func (w *site) votes() bool {
 			}
 		}
 	}
-	return 2*live > len(w.nodes) && up > 0 && !w.dark && !w.mute
+	return 2*live > len(w.nodes) && up > 0 && !w.dark && !w.mute && !w.away
 }
 
 const (
-	grace  = 50 * time.Second // of the controller manager
 	agree  = 30 * time.Second // after which the voters know
 	settle = 15 * time.Second // and have written it, once they have an uplink again
 	late   = 20 * time.Second // after which kubelets are heard again
@@ -83,10 +86,13 @@ func (w *site) pass() {
 		}
 	}
 	for _, n := range w.nodes {
-		if !n.dead && !n.cut && !w.dark && w.now.Sub(n.beat) >= 10*time.Second && w.now.Sub(w.heal) >= late {
+		if w.away && !n.lost {
+			n.beat = w.now // the controller manager begins anew, too
+		}
+		if !n.dead && !n.cut && !w.dark && !w.away && w.now.Sub(n.beat) >= 10*time.Second && w.now.Sub(w.heal) >= late {
 			n.beat = w.now
 		}
-		if lost := w.now.Sub(n.beat) > grace; lost != n.lost {
+		if lost := w.now.Sub(n.beat) > w.grace; lost != n.lost {
 			n.lost, n.since = lost, w.now
 		}
 		w.vote(n)
@@ -107,7 +113,7 @@ func (w *site) vote(n *truth) {
 		return
 	}
 	n.verdict, n.voted, n.mark = is, w.now, n.mark+1
-	n.proof = evidence.Evidence{Yes: len(w.nodes), Of: len(w.nodes), Exact: true, Cut: n.cut}
+	n.proof = evidence.Evidence{Yes: len(w.nodes), Of: len(w.nodes), Exact: true, Cut: n.cut, By: "n-0"}
 	if n.dead {
 		n.proof.Yes, n.proof.No = 0, len(w.nodes)/2+1
 	}
@@ -129,6 +135,7 @@ type watcher struct {
 func begins(w *site, listed map[string]bool) *watcher {
 	k := &watcher{w: w, nodes: map[string]Node{}, marks: map[string]int{}, begun: w.now, listed: listed, renewed: w.renewed, actions: map[string]Action{}}
 	k.unit.Found(w.now, w.renewed)
+	k.unit.Held(w.now, "n-0")
 	for name, n := range w.nodes {
 		is := Found(w.now, n.seen(), n.voted, listed[name])
 		if k.nodes[name], k.marks[name] = is, n.mark; is.Kept {
@@ -148,6 +155,9 @@ func (n *truth) seen() Node {
 // look takes what changed, and decides.
 func (k *watcher) look() {
 	now, alive := k.w.now, 0
+	if k.w.away {
+		k.begun = now
+	}
 	if k.w.renewed != k.renewed {
 		k.renewed = k.w.renewed
 		k.unit.Renewed(now, k.renewed, Default())
@@ -162,7 +172,7 @@ func (k *watcher) look() {
 			alive++
 		}
 	}
-	k.unit.Nodes, k.unit.Alive = len(k.nodes), alive
+	k.unit.Nodes, k.unit.Alive, k.unit.Told = len(k.nodes), alive, k.begun
 	next := map[string]bool{}
 	for name, n := range k.nodes {
 		action, _ := Decide(now, Default(), n, k.unit)
@@ -177,32 +187,47 @@ func (k *watcher) look() {
 			next[name] = true
 		}
 	}
-	k.listed = next
+	if !k.w.away {
+		k.listed = next
+	}
 }
 
 // change has something happen at random.
 func (w *site) change(r *rand.Rand) {
 	names := slices.Sorted(maps.Keys(w.nodes))
 	n := w.nodes[names[r.IntN(len(names))]]
-	switch r.IntN(9) {
+	switch r.IntN(10) {
 	case 0:
 		n.dead = true
 	case 1, 2:
 		n.cut = !n.cut
 	case 3, 4:
 		w.dark = !w.dark
+		w.darkened = w.now
 	case 5:
 		w.mute = !w.mute
 	case 6:
 		n.unsure, n.cut = !n.unsure, true
+	case 7:
+		w.away = !w.away
 	default:
-		n.dead, n.cut, n.unsure, w.dark, w.mute = false, false, false, false, false
+		n.dead, n.cut, n.unsure, w.dark, w.mute, w.away = false, false, false, false, false, false
 	}
 	w.since = w.now
 }
 
+// withUnit reports whether a node was lost with all others of its unit, as that lost its uplink.
+func (w *site) withUnit(n *truth) bool {
+	for _, other := range w.nodes {
+		if !other.lost || other.since.Sub(n.since) > Default().Doubt {
+			return false
+		}
+	}
+	return w.dark && w.darkened.Sub(n.beat) <= 10*time.Second
+}
+
 // law says which is broken of a node, or "". Given are who was given up, or lost and not kept while
-// the unit was heard, or after it could not agree for long, and neither heard nor voted well since.
+// the unit was heard, or for long while it could not agree, and neither heard nor voted well since.
 func (k *watcher) law(name string, given map[string]bool) string {
 	w, n, action := k.w, k.w.nodes[name], k.actions[name]
 	switch {
@@ -211,7 +236,7 @@ func (k *watcher) law(name string, given map[string]bool) string {
 	case given[name] && action.Keeps():
 		return "it was given up, and is revived by silence"
 	case w.now.Sub(k.begun) <= Default().Silent:
-	case action == Evict, !action.Keeps() && (!n.since.After(w.renewed) || w.now.Sub(w.renewed) > Default().Doubt):
+	case action == Evict, !action.Keeps() && (!n.since.After(w.renewed) || w.now.Sub(w.renewed) > Default().Doubt && w.now.Sub(n.since) > Default().Doubt):
 		given[name] = true
 	}
 	c := Default()
@@ -219,18 +244,20 @@ func (k *watcher) law(name string, given map[string]bool) string {
 	switch {
 	case n.lost && seen && !action.Keeps() && w.now.Sub(k.begun) > c.Silent:
 		return "it lives, more than half of its unit see it, and it is released"
+	case w.withUnit(n) && n.verdict != Dead && !action.Keeps() && w.now.Sub(k.begun) > c.Silent:
+		return "its unit has no uplink, and it is released"
 	case action == Evict && n.verdict != Dead:
 		return "it is given up, and nobody says that it is dead"
 	}
 	return ""
 }
 
-// Laws of what becomes of nodes, over random histories of deaths, cuts, and units without uplink or
-// majority, as one controller sees them, and as others do that begin anew in the midst of it.
+// Laws of what becomes of nodes, over random histories of deaths, cuts, units without uplink or
+// majority, and an API server that does not answer, as one controller sees them, and as others do that begin anew in the midst of it.
 func TestHistories(t *testing.T) {
-	for seed := range uint64(15) {
+	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		w := newSite(t, 2+r.IntN(4))
+		w := newSite(t, 2+r.IntN(4), []time.Duration{50 * time.Second, 150 * time.Second, 5 * time.Minute}[seed%3])
 		steady, anew := begins(w, nil), begins(w, nil)
 		dead := [2]map[string]bool{{}, {}}
 		held := [2]map[string]time.Time{{}, {}} // who was held when the unit was heard again
@@ -242,7 +269,7 @@ func TestHistories(t *testing.T) {
 			}
 			heal := w.heal
 			w.pass()
-			if r.IntN(400) == 0 {
+			if r.IntN(400) == 0 && !w.away {
 				anew = begins(w, anew.listed)
 			}
 			for i, k := range []*watcher{steady, anew} {
@@ -259,12 +286,13 @@ func TestHistories(t *testing.T) {
 					if n.beat.After(w.heal) || n.voted.After(w.heal) {
 						delete(held[i], name)
 					}
-					if from, ok := held[i][name]; ok && n.lost && !k.actions[name].Keeps() && w.now.Sub(from) <= Default().Fresh+Default().HoldVerdict {
+					if from, ok := held[i][name]; ok && n.lost && n.since.Sub(w.renewed) <= Default().Doubt && !k.actions[name].Keeps() && w.now.Sub(from) <= Default().Fresh+Default().HoldVerdict-Default().Silent {
 						t.Fatalf("seed %d, controller %d, after %s: %s is released %s after its unit was heard again, which said nothing of it", seed, i, w.now.Sub(now), name, w.now.Sub(from))
 					}
 				}
 			}
 		}
+		w.away = false
 		for range 1500 { // and nothing more happens
 			w.pass()
 			steady.look()

@@ -17,10 +17,10 @@ func (u *Unit) Renewed(now, at time.Time, c Config) {
 	u.Heard, u.Gone, u.seen = at, time.Time{}, now
 }
 
-// Held notes who holds the unit's Lease; "" for nobody.
-func (u *Unit) Held(by string) {
+// Held notes who is seen to hold the unit's Lease; "" for nobody.
+func (u *Unit) Held(now time.Time, by string) {
 	if by != "" && by != u.Holder {
-		u.Holder, u.Before = by, u.Holder
+		u.Holder, u.Before, u.Handed = by, u.Holder, now
 	}
 }
 
@@ -69,11 +69,14 @@ func Missed(now time.Time, unit iter.Seq[Node]) (last time.Time) {
 }
 
 // Met is what is known of a node that was found, once all of its unit are; last is when the cloud
-// missed the last of these. Who was lost before that, in a unit that had been silent for long, was
+// missed the last of these. Who was lost long before that, in a unit that had been silent for long, was
 // released then (mute), or the list had it.
 func (n Node) Met(c Config, u Unit, last time.Time) Node {
-	silent := last.Sub(u.Heard)
-	n.Given = n.Lost && !n.Kept && n.Since.Before(last) && (silent > c.Fresh+c.HoldVerdict || silent > c.Doubt && n.Verdict != Well)
+	silent, least := last.Sub(u.Heard), c.Doubt
+	if n.Verdict == Well && n.Since.Sub(u.Heard) <= c.Doubt { // kept as it was lost
+		least = c.Fresh + c.HoldVerdict
+	}
+	n.Given = n.Lost && !n.Kept && silent > least && last.Sub(n.Since) > c.Doubt
 	return n
 }
 
@@ -95,7 +98,7 @@ func (n Node) Next(now time.Time, next Node, voted bool) Node {
 // unit does, which who has just begun to look does not know yet.
 func (n Node) Decided(now time.Time, c Config, a Action, u Unit, sure bool) Node {
 	n.Kept = a.Keeps()
-	n.Given = n.Given || n.Lost && !n.Kept && sure && now.Sub(u.Heard) > c.Doubt
+	n.Given = n.Given || n.Lost && !n.Kept && sure && min(now.Sub(u.Heard), now.Sub(n.Since)) > c.Doubt
 	return n
 }
 
