@@ -150,6 +150,30 @@ func TestARangeOfTheSourceThatCutsOffPods(t *testing.T) {
 	}
 }
 
+// Nor is one that a run before guarded while it did not know which pods there are.
+func TestARangeOfBeforeThePodsWereKnown(t *testing.T) {
+	for _, boot := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{}
+			o := webOnly()
+			o.Builder().SetServiceCIDRs(prefixes("10.96.0.0/16", "10.244.0.0/16"))
+			r.mustStart(t)
+			r.publish(o)
+			after(time.Minute)
+			r.stop()
+			if r.again(); boot {
+				r.boots()
+			}
+			r.api.Set(func(a *nodetest.API) { a.Pods = prefixes("10.244.7.0/24") })
+			r.source.Publish(o.Snapshot())
+			r.mustStart(t)
+			after(time.Minute)
+			guarded(t, r, prefixes("10.96.0.0/16")...)
+		})
+	}
+}
+
 // Without ServiceCIDRs, as of an API server before 1.33, the Services say that a range is none
 // of the cluster's: at once where the last good state has them, though no API server answers
 // an agent that cut itself off.

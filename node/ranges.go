@@ -29,7 +29,7 @@ func (r cidrs) finding() (list []capture.Finding) {
 // was before: as a flag it would keep an agent from starting. What was guarded stays so then, for it is not known
 // what was meant. As long as it is not known which pods there are, nothing counts as what was.
 func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
-	if l.cidrs.sure == nil && l.restored != nil {
+	if l.cidrs.sure == nil && l.restored != nil && len(l.restored.PodCIDRs) > 0 {
 		l.cidrs.sure = l.restored.Snapshot.ServiceCIDRs
 	}
 	wrong := guard.New(guard.Within(snap.ServiceCIDRs, slices.Concat(l.pods, loopback)), slices.Concat(l.ranges, l.cidrs.sure))

@@ -27,6 +27,7 @@ type Dir struct {
 	Awaits  bool
 	path    string
 	files   []file // of the snapshot published last, by path
+	left    []file // what lingers of others
 	away    string // why the directory cannot be read; "" where it can
 	builder *topology.Builder
 	built   counted // what the builder holds
@@ -53,6 +54,8 @@ type file struct {
 	given   bool
 	same    bool // as it was before
 	new     bool // it was not there before
+	// Of what lingers: which objects, and the torn files that they may be in.
+	keys, waits []string
 	// versions are those in force, compressed, from the oldest on: one, but for what is wrong with
 	// the newest. None where nobody remembers.
 	versions [][]byte
@@ -116,7 +119,7 @@ func (d *Dir) Usable() (ever bool, fault error) {
 // read is an error at first; later what was read last stays, with a Problem.
 func (d *Dir) refresh() error {
 	_, again := d.Get()
-	files, err := d.look()
+	now, err := d.look()
 	if err != nil && !again {
 		return err
 	}
@@ -124,12 +127,12 @@ func (d *Dir) refresh() error {
 	if err != nil {
 		away = err.Error()
 	} else {
-		changed = d.take(files)
+		changed = d.take(now)
 		d.Contacted(time.Now())
 	}
 	if changed || !again || away != d.away || d.memory.fault != d.unkept {
 		d.away, d.unkept = away, d.memory.fault
-		d.memory.due = d.memory.due || d.memory.path != "" && changed && len(files) > 0
+		d.memory.due = d.memory.due || d.memory.path != "" && changed && len(now.files) > 0
 		d.Publish(d.build())
 	}
 	return nil
@@ -140,32 +143,36 @@ const looks = 3
 
 // look reads the files of the directory. A link may be led elsewhere meanwhile, and what it led to be
 // removed: that is no state of either.
-func (d *Dir) look() ([]file, error) {
+func (d *Dir) look() (looked, error) {
 	for range looks {
 		top, err := filepath.EvalSymlinks(d.path)
 		if err != nil {
-			return nil, fmt.Errorf("read manifests: %w", withPath(d.path, err))
+			return looked{}, fmt.Errorf("read manifests: %w", withPath(d.path, err))
 		}
+		var now looked
 		files, err := list(d.path)
 		if err == nil {
-			files = d.read(files)
+			now = d.read(files)
 		}
-		if now, gone := filepath.EvalSymlinks(d.path); gone == nil && now == top {
-			return files, err
+		if to, gone := filepath.EvalSymlinks(d.path); gone == nil && to == top {
+			return now, err
 		}
 	}
-	return nil, fmt.Errorf("read manifests: %s leads elsewhere each time that it was read", d.path)
+	return looked{}, fmt.Errorf("read manifests: %s leads elsewhere each time that it was read", d.path)
 }
 
 // take keeps what was read, and reports whether anything differs from what was kept before.
-func (d *Dir) take(files []file) (changed bool) {
-	changed = len(files) != len(d.files) || slices.ContainsFunc(files, func(f file) bool { return !f.same })
-	d.files = files
+func (d *Dir) take(now looked) (changed bool) {
+	changed = len(now.files) != len(d.files) || slices.ContainsFunc(now.files, func(f file) bool { return !f.same })
+	d.files, d.left = now.files, now.left
 	return changed
 }
 
+// looked is what was found in a look: files, and what lingers of those of before.
+type looked struct{ files, left []file }
+
 // read fills in the files' contents, with what stays of those of before.
-func (d *Dir) read(files []file) []file {
+func (d *Dir) read(files []file) looked {
 	before := make(map[string]file, len(d.files)) // by name: the path may be a link to another place by now
 	for _, f := range d.files {
 		before[f.name] = f
@@ -197,8 +204,7 @@ func (d *Dir) read(files []file) []file {
 		}
 		f.new = !had
 	}
-	stayMoved(files, d.files)
-	return files
+	return looked{files, d.lingering(files)}
 }
 
 // read reads a file whatever was known of it. One that cannot be read is tried
@@ -239,8 +245,8 @@ func (d *Dir) build() *topology.Snapshot {
 	var doubts doubts
 	var leftOut []origin
 	as, live, pods := asWritten{}, liveNodes{}, podRanges{}
-	outdone := outdone(d.files, &leftOut, &problems)
-	for _, f := range d.files {
+	outdone := outdone(d.files, d.left, &leftOut, &problems)
+	for _, f := range slices.Concat(d.files, d.left) {
 		leftOut = append(leftOut, f.content.leftOut...)
 		for _, s := range f.content.services {
 			if outdone(f, s.origin, s.is.Problems) {
@@ -266,7 +272,7 @@ func (d *Dir) build() *topology.Snapshot {
 		for _, c := range f.content.cidrs {
 			cidrs = append(cidrs, c.is...)
 		}
-		problems = append(problems, f.content.problems...)
+		problems = append(problems, f.content.told(d.left)...)
 		if f.fault != "" {
 			ofFiles = append(ofFiles, unreadable(f.path, f.fault))
 		}

@@ -24,7 +24,8 @@ const MemoryMagic = "gridmesh manifests 1\n"
 const (
 	maxMemory      = 64 << 20 // bytes of it, as it is kept
 	maxVersions    = 8        // of a file: the first, and the last ones
-	memoryEvery    = 5 * time.Second
+	memoryEvery    = 500 * time.Millisecond
+	memoryPart     = 10          // of the time a write takes goes by before the next one
 	memoryPatience = time.Second // with a disk that does not answer
 )
 
@@ -33,13 +34,14 @@ const (
 // first, as if it had run all the while. The zero value keeps nothing.
 type memory struct {
 	path  string
-	may   func() bool                                 // nobody else keeps anything there
-	asked *atomicfile.Asked[[]remembered]             // what a run before kept; nil once that is known
-	write *atomicfile.Asked[struct{}]                 // nil for none
-	read  func(path, of string) ([]remembered, error) // of a disk
-	due   bool                                        // there is something to be written
-	next  time.Time                                   // when it may be
-	fault string                                      // why it is not kept, or what was is not known
+	may   func() bool                              // nobody else keeps anything there
+	asked *atomicfile.Asked[remembers]             // what a run before kept; nil once that is known
+	write *atomicfile.Asked[struct{}]              // nil for none
+	read  func(path, of string) (remembers, error) // of a disk
+	due   bool                                     // there is something to be written
+	began time.Time                                // the last write
+	next  time.Time                                // when it may be
+	fault string                                   // why it is not kept, or what was is not known
 }
 
 // remembered is a file: its versions from the oldest to the newest, compressed, of which each is in
@@ -47,12 +49,15 @@ type memory struct {
 type remembered struct {
 	Name, Path string
 	Versions   [][]byte
+	// Of what lingers, which objects, and the torn files that they may be in.
+	Keys, Waits []string
 }
 
 // remembers is all that is kept.
 type remembers struct {
 	Of    string // the path that was given
 	Files []remembered
+	Left  []remembered // what lingers of files that have it no more
 }
 
 // Remember has Run begin with what a run before kept at path, if that is of the same directory, and keep
@@ -63,7 +68,7 @@ func (d *Dir) Remember(path string, may func() bool) {
 	if m.read == nil {
 		m.read = readMemory
 	}
-	m.asked = atomicfile.Ask(func() ([]remembered, error) { return m.read(path, d.path) })
+	m.asked = atomicfile.Ask(func() (remembers, error) { return m.read(path, d.path) })
 }
 
 // recall waits a little for what a run before kept.
@@ -77,12 +82,17 @@ func (d *Dir) recall() {
 }
 
 // recalled takes what a run before kept: each file was that before it was what has been read since.
-func (d *Dir) recalled(got atomicfile.Answer[[]remembered]) {
+func (d *Dir) recalled(got atomicfile.Answer[remembers]) {
 	m := &d.memory
 	if m.asked = nil; got.Err != nil {
 		m.fault = "what a run before had of the manifests is not known, and what is wrong with them now is left out: " + got.Err.Error()
 	}
-	for _, r := range got.Is {
+	for _, r := range got.Is.Left {
+		is := r.replay()
+		is.keys, is.waits, is.content = r.Keys, r.Waits, is.content.only(r.Keys)
+		d.left = append(d.left, is)
+	}
+	for _, r := range got.Is.Files {
 		i := slices.IndexFunc(d.files, func(f file) bool { return f.name == r.Name })
 		if i < 0 {
 			d.files = append(d.files, r.replay())
@@ -127,13 +137,11 @@ func (d *Dir) keep(now time.Time) {
 		return
 	}
 	m.due = false
-	all, size := remembers{Of: d.path}, 0
-	for _, f := range d.files {
-		for _, v := range f.versions {
+	all := remembers{d.path, remember(d.files), remember(d.left)}
+	size := 0
+	for _, r := range slices.Concat(all.Files, all.Left) {
+		for _, v := range r.Versions {
 			size += len(v)
-		}
-		if len(f.versions) > 0 {
-			all.Files = append(all.Files, remembered{f.name, f.path, f.versions})
 		}
 	}
 	if size > maxMemory {
@@ -141,15 +149,25 @@ func (d *Dir) keep(now time.Time) {
 		return
 	}
 	path := m.path
+	m.began = now
 	m.write = atomicfile.Ask(func() (struct{}, error) { return struct{}{}, writeMemory(path, all) })
+}
+
+func remember(files []file) (list []remembered) {
+	for _, f := range files {
+		if len(f.versions) > 0 {
+			list = append(list, remembered{f.name, f.path, f.versions, f.keys, f.waits})
+		}
+	}
+	return list
 }
 
 // wrote notes what became of a write.
 func (m *memory) wrote(err error, now time.Time) {
-	m.write, m.next, m.fault = nil, now.Add(memoryEvery), ""
+	m.write, m.next, m.fault = nil, now.Add(max(memoryEvery, memoryPart*now.Sub(m.began))), ""
 	if err != nil {
 		m.due = true
-		m.fault = "what is in force of the manifests is not kept, and after a restart what is wrong by then is left out: " + err.Error()
+		m.fault = "what is in force of the manifests is not kept, and after a restart what is wrong by then is as it was when it was kept last: " + err.Error()
 	}
 }
 
@@ -198,13 +216,13 @@ func writeMemory(path string, all remembers) error {
 }
 
 // readMemory is what was kept of a path; none is no error. What cannot be taken apart is set aside.
-func readMemory(path, of string) ([]remembered, error) {
+func readMemory(path, of string) (remembers, error) {
 	data, _, err := atomicfile.Read(path, 2*maxMemory)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, nil
+		return remembers{}, nil
 	case err != nil && !errors.Is(err, atomicfile.ErrOdd):
-		return nil, fmt.Errorf("read what was kept: %w", err)
+		return remembers{}, fmt.Errorf("read what was kept: %w", err)
 	}
 	var all remembers
 	if err == nil {
@@ -213,14 +231,14 @@ func readMemory(path, of string) ([]remembered, error) {
 	if err != nil {
 		aside, rename := atomicfile.SetAside(path)
 		if rename != nil {
-			return nil, errors.Join(err, rename)
+			return remembers{}, errors.Join(err, rename)
 		}
-		return nil, fmt.Errorf("%s: %w; it was set aside as %s", path, err, aside)
+		return remembers{}, fmt.Errorf("%s: %w; it was set aside as %s", path, err, aside)
 	}
 	if all.Of != of {
-		return nil, nil
+		return remembers{}, nil
 	}
-	return all.Files, nil
+	return all, nil
 }
 
 func decodeMemory(data []byte) (all remembers, err error) {

@@ -64,16 +64,29 @@ func TestARestartChangesNothing(t *testing.T) {
 				if step%7 < 6 && r.IntN(3) > 0 { // else each is corrected
 					continue
 				}
-				text, whole := randomFile(r, strings.TrimSuffix(name, ".yaml"), step%7 == 6)
+				text, whole := randomFile(r, fmt.Sprint("x", r.IntN(2)), step%7 == 6) // objects move, too
 				if !whole {
 					torn++
 				}
-				if write(t, dir, name, text); r.IntN(8) == 0 {
+				switch write(t, dir, name, text); r.IntN(8) {
+				case 0:
 					must(t, os.Remove(filepath.Join(dir, name)))
+				case 1:
+					must(t, os.Rename(filepath.Join(dir, name), filepath.Join(dir, fmt.Sprintf("f%d.yaml", r.IntN(4)))))
 				}
 			}
 			if err := errors.Join(steady.refresh(), d.refresh()); err != nil {
 				t.Fatal(err)
+			}
+			if step%7 == 6 {
+				if err := os.Remove(filepath.Join(dir, "f3.yaml")); err == nil {
+					must(t, errors.Join(steady.refresh(), d.refresh()))
+				}
+				anew := NewDir(dir)
+				must(t, anew.refresh())
+				if got, want := said(steady), said(anew); got != want {
+					t.Fatalf("step %d: all is right, and there is\n%s\nwant\n%s", step, got, want)
+				}
 			}
 			if r.IntN(2) == 0 {
 				d.finish()
@@ -169,7 +182,7 @@ func TestWhatWasInForceComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
 		d := NewDir(dir)
-		d.memory.read = func(path, of string) ([]remembered, error) { <-answer; return readMemory(path, of) }
+		d.memory.read = func(path, of string) (remembers, error) { <-answer; return readMemory(path, of) }
 		d.Remember(path, always)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -218,18 +231,28 @@ func TestWhatCannotBeKept(t *testing.T) {
 		d := begun(t, dir, path)
 		want(d, "it was set aside as "+path+".bad")
 		d.finish()
-		if kept, err := readMemory(path, dir); err != nil || len(kept) != 1 {
+		if kept, err := readMemory(path, dir); err != nil || len(kept.Files) != 1 {
 			t.Errorf("what is kept after it: %v, %v", kept, err)
 		}
 	}
-	d := NewDir(dir)
-	d.Remember(filepath.Join(dir, "w.yaml", "below"), always)
-	d.recall()
-	must(t, d.refresh())
-	d.keep(time.Now())
-	d.memory.wrote((<-d.memory.write.Late()).Err, time.Now())
-	must(t, d.refresh())
-	want(d, "is not kept, and after a restart what is wrong by then is left out: ")
+	synctest.Test(t, func(t *testing.T) { // and is tried again
+		d, away := NewDir(dir), filepath.Join(t.TempDir(), "away")
+		d.Remember(filepath.Join(away, ManifestsFile), always)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want(d, "is not kept, and after a restart what is wrong by then is as it was when it was kept last: ")
+		must(t, os.Mkdir(away, 0o700))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if kept, err := readMemory(filepath.Join(away, ManifestsFile), dir); err != nil || len(kept.Files) != 1 || strings.Contains(said(d), "is not kept") {
+			t.Errorf("when it can be, %v is kept: %v\n%s", kept, err, said(d))
+		}
+		cancel()
+		must(t, <-done)
+	})
 }
 
 // A link that is led elsewhere while its files are read, after which what it led to is removed, takes

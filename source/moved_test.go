@@ -1,6 +1,7 @@
 package source
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +20,7 @@ func TestWhatIsMovedStays(t *testing.T) {
 		want []string
 		told string
 	}{
-		"renamed and torn":              {map[string]string{"a.yaml": "", "c.yaml": staysWeb[:40]}, []string{web, other}, "c.yaml document 1: is not in force, and all of the file stays as it was before"},
+		"renamed and torn":              {map[string]string{"a.yaml": "", "c.yaml": staysWeb[:40]}, []string{web, other}, "and is left out: yaml: line 1: did not find expected ',' or '}'; what was in files that went as it came stays until it is corrected"},
 		"renamed and wrong":             {map[string]string{"a.yaml": "", "c.yaml": wrong}, []string{web, other}, "c.yaml document 1): spec.ports[0].port: is not in force, and the object stays"},
 		"moved to another and wrong":    {map[string]string{"a.yaml": "", "b.yaml": staysOther + "---\n" + wrong}, []string{web, other}, "b.yaml document 2): spec.ports[0].port: is not in force, and the object stays"},
 		"moved and right":               {map[string]string{"a.yaml": "", "b.yaml": staysOther + "---\n" + staysWeb}, []string{web, other}, ""},
@@ -72,6 +73,37 @@ func TestWhatIsMovedStays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A folder is renamed while one of its files is torn: what that had stays, and of the others what is removed goes.
+func TestAFolderIsRenamedWhileAFileIsTorn(t *testing.T) {
+	dir, memory := t.TempDir(), filepath.Join(t.TempDir(), ManifestsFile)
+	v1, v2 := filepath.Join(dir, "v1"), filepath.Join(dir, "v2")
+	must(t, os.Mkdir(v1, 0o700))
+	write(t, v1, "a.yaml", staysWeb)
+	write(t, v1, "b.yaml", staysOther)
+	steady, d := begun(t, dir, filepath.Join(t.TempDir(), "other")), begun(t, dir, memory)
+	want := func(when string, want ...string) {
+		t.Helper()
+		must(t, errors.Join(steady.refresh(), d.refresh()))
+		d.finish()
+		d = begun(t, dir, memory)
+		for _, d := range []*Dir{steady, d} {
+			if got := services(d); !slices.Equal(got, want) {
+				t.Errorf("%s: in force are %v, want %v", when, got, want)
+			}
+		}
+	}
+	want("at first", "web [10.96.0.1] false 1", "other [10.96.0.2] false 1")
+	must(t, os.Rename(v1, v2))
+	write(t, v2, "b.yaml", staysOther[:40])
+	want("renamed", "web [10.96.0.1] false 1", "other [10.96.0.2] false 1")
+	write(t, v2, "a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}")
+	want("one is removed", "other [10.96.0.2] false 1")
+	must(t, os.Rename(filepath.Join(v2, "b.yaml"), filepath.Join(v2, "c.yaml")))
+	want("renamed again", "other [10.96.0.2] false 1")
+	write(t, v2, "c.yaml", staysWeb)
+	want("corrected", "web [10.96.0.1] false 1")
 }
 
 // Two documents without a line between them, and a List whose items are misnamed, are told, and what the file

@@ -27,18 +27,24 @@ func (o byName[K, V]) put(key K, next placed[V], d *doubts) {
 }
 
 // outdone leaves out objects that no API server would take, where there is another one of the name that it
-// would, wherever it is: that one counts.
-func outdone(files []file, leftOut *[]origin, told *[]topology.Problem) func(f file, o origin, of []topology.Problem) bool {
+// would, wherever it is: that one counts, also where it only lingers, as it was before.
+func outdone(files, left []file, leftOut *[]origin, told *[]topology.Problem) func(f file, o origin, of []topology.Problem) bool {
 	if !slices.ContainsFunc(files, func(f file) bool { return len(f.content.refused) > 0 }) {
 		return func(file, origin, []topology.Problem) bool { return false }
 	}
-	sound := soundIn(files)
+	sound, before := soundIn(files), soundIn(left)
 	return func(f file, o origin, of []topology.Problem) bool {
-		is := f.content.refused[o] && sound[o.key()]
-		if is {
+		switch {
+		case !f.content.refused[o]:
+			return false
+		case sound[o.key()]:
 			*leftOut, *told = append(*leftOut, o), append(*told, at(o, of)...)
+			return true
+		case before[o.key()]:
+			*told = append(*told, asBefore(at(o, of))...)
+			return true
 		}
-		return is
+		return false
 	}
 }
 

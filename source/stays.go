@@ -38,36 +38,8 @@ func (f *file) stay(old file) {
 		p := *f.content.broken
 		p.Text += "; correct it"
 		f.stayWhole(old, p)
-	case f.content.keep(old.content, true) && len(f.versions) > 0:
+	case f.content.keep(old.content) && len(f.versions) > 0:
 		f.versions = chain(old.versions, f.versions)
-	}
-}
-
-// stayMoved has what was in other files before stay, where it is wrong in one that it was moved to: in one
-// that is new, in place of a file that is gone, all of it. Nobody has it otherwise.
-func stayMoved(files, before []file) {
-	is := map[string]bool{}
-	for _, f := range files {
-		is[f.name] = true
-	}
-	var sound map[string]bool // by now, anywhere
-	for i := range files {
-		f := &files[i]
-		if f.same || f.torn != nil || f.content.broken == nil && len(f.content.refused)+len(f.content.leftOut) == 0 {
-			continue
-		}
-		if sound == nil {
-			sound = soundIn(files)
-		}
-		for _, old := range before {
-			switch {
-			case old.name == f.name:
-			case f.new && !is[old.name] && f.content.broken != nil && old.content.broken == nil && len(old.content.taken()) > 0:
-				f.stay(old)
-			case old.content.hasSound(f.content.wrong(), sound) && f.content.keep(old.content, false) && len(f.versions) > 0:
-				f.versions = chain(old.versions, f.versions)
-			}
-		}
 	}
 }
 
@@ -93,12 +65,6 @@ func (m *manifests) wrong() map[string]bool {
 		}
 	}
 	return names
-}
-
-// hasSound reports whether an API server would take an object here of one of some names, which is in none of
-// others.
-func (m *manifests) hasSound(names, others map[string]bool) bool {
-	return slices.ContainsFunc(m.taken(), func(o origin) bool { return names[o.key()] && !others[o.key()] && !m.refused[o] })
 }
 
 func (f *file) stayWhole(old file, why topology.Problem) {
@@ -145,8 +111,8 @@ type keeping struct {
 
 // keep takes objects of before, in place of those of the same name that are left out, or that
 // no API server takes as they are now; where those of before were no better, what is new counts.
-// What is missing in a file that cannot be taken apart may be in there, where it was there before.
-func (m *manifests) keep(before *manifests, there bool) (any bool) {
+// What is missing in a file that cannot be taken apart may be in there.
+func (m *manifests) keep(before *manifests) (any bool) {
 	turns, here := m.turns(), map[string]bool{}
 	for o := range turns {
 		here[o.name] = true
@@ -157,7 +123,7 @@ func (m *manifests) keep(before *manifests, there bool) (any bool) {
 		if !before.refused[o] {
 			had[ofBefore[o]] = o
 		}
-		if there && m.broken != nil && !here[o.name] {
+		if m.broken != nil && !here[o.name] {
 			k.besides[o] = true
 		}
 	}
