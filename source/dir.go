@@ -28,6 +28,8 @@ type Dir struct {
 	path    string
 	files   []file // of the snapshot published last, by path
 	left    []file // what lingers of others
+	base    looked // of the last look that found anything: what stays is of that
+	begun   time.Time
 	away    string // why the directory cannot be read; "" where it can
 	builder *topology.Builder
 	built   counted // what the builder holds
@@ -54,7 +56,9 @@ type file struct {
 	given   bool
 	same    bool // as it was before
 	new     bool // it was not there before
-	// Of what lingers: which objects, and the torn files that they may be in.
+	stays   bool // it is of a folder that cannot be read
+	// Of what lingers: which objects, and the files that are torn, or wrong, in which they may be.
+	lingers     bool
 	keys, waits []string
 	// versions are those in force, compressed, from the oldest on: one, but for what is wrong with
 	// the newest. None where nobody remembers.
@@ -85,6 +89,7 @@ func (d *Dir) PodCIDRs(node string) []netip.Prefix {
 func (d *Dir) Run(ctx context.Context) error {
 	tick := time.NewTicker(dirPoll)
 	defer tick.Stop()
+	d.begun = time.Now()
 	for d.recall(); ; {
 		err := d.refresh()
 		if err != nil && !d.Awaits {
@@ -130,8 +135,11 @@ func (d *Dir) refresh() error {
 		changed = d.take(now)
 		d.Contacted(time.Now())
 	}
-	if changed || !again || away != d.away || d.memory.fault != d.unkept {
-		d.away, d.unkept = away, d.memory.fault
+	if !again && d.waits() {
+		return nil
+	}
+	if unkept := d.memory.told(); changed || !again || away != d.away || unkept != d.unkept {
+		d.away, d.unkept = away, unkept
 		d.memory.due = d.memory.due || d.memory.path != "" && changed && len(now.files) > 0
 		d.Publish(d.build())
 	}
@@ -142,7 +150,7 @@ func (d *Dir) refresh() error {
 const looks = 3
 
 // look reads the files of the directory. A link may be led elsewhere meanwhile, and what it led to be
-// removed: that is no state of either.
+// removed, or a file renamed that was not listed yet: that is no state of either.
 func (d *Dir) look() (looked, error) {
 	for range looks {
 		top, err := filepath.EvalSymlinks(d.path)
@@ -154,17 +162,29 @@ func (d *Dir) look() (looked, error) {
 		if err == nil {
 			now = d.read(files)
 		}
-		if to, gone := filepath.EvalSymlinks(d.path); gone == nil && to == top {
+		if to, gone := filepath.EvalSymlinks(d.path); gone == nil && to == top && (err != nil || d.stands(now.files)) {
 			return now, err
 		}
 	}
-	return looked{}, fmt.Errorf("read manifests: %s leads elsewhere each time that it was read", d.path)
+	return looked{}, fmt.Errorf("read manifests: %s is another one each time that it was read", d.path)
+}
+
+// stands reports whether the files that were read are still those that there are, where any is another than before.
+func (d *Dir) stands(files []file) bool {
+	if len(files) == len(d.base.files) && !slices.ContainsFunc(files, func(f file) bool { return !f.same }) {
+		return true
+	}
+	again, err := list(d.path)
+	own := slices.DeleteFunc(slices.Clone(files), func(f file) bool { return f.stays })
+	return err == nil && slices.EqualFunc(own, again, func(a, b file) bool { return a.name == b.name })
 }
 
 // take keeps what was read, and reports whether anything differs from what was kept before.
 func (d *Dir) take(now looked) (changed bool) {
 	changed = len(now.files) != len(d.files) || slices.ContainsFunc(now.files, func(f file) bool { return !f.same })
-	d.files, d.left = now.files, now.left
+	if d.files, d.left = now.files, now.left; len(now.files) > 0 { // else somebody is about to mount it, or to copy it
+		d.base = now
+	}
 	return changed
 }
 
@@ -173,11 +193,11 @@ type looked struct{ files, left []file }
 
 // read fills in the files' contents, with what stays of those of before.
 func (d *Dir) read(files []file) looked {
-	before := make(map[string]file, len(d.files)) // by name: the path may be a link to another place by now
-	for _, f := range d.files {
+	before := make(map[string]file, len(d.base.files)) // by name: the path may be a link to another place by now
+	for _, f := range d.base.files {
 		before[f.name] = f
 	}
-	files = kept(files, d.files)
+	files = kept(files, d.base.files)
 	for i := range files {
 		f := &files[i]
 		old, had := before[f.name]
@@ -189,13 +209,10 @@ func (d *Dir) read(files []file) looked {
 		if d.memory.path != "" && len(f.text) > 0 {
 			f.versions = [][]byte{packed(f.text)}
 		}
-		if !f.given {
-			f.text = nil
-		}
 		if had {
 			f.stay(old)
 		}
-		if f.empty && f.torn == nil { // a power cut leaves one, too
+		if f.empty && f.fault == "" && f.torn == nil { // a power cut leaves one, too
 			f.content.torn("file "+f.path, "", "is empty; write what it is to have, or remove it")
 		}
 		f.same = had && f.path == old.path && f.fault == old.fault && (f.fault != "" || f.sum == old.sum)
@@ -204,7 +221,13 @@ func (d *Dir) read(files []file) looked {
 		}
 		f.new = !had
 	}
-	return looked{files, d.lingering(files)}
+	left := d.lingering(files)
+	for i := range files {
+		if !files[i].given {
+			files[i].text = nil
+		}
+	}
+	return looked{files, left}
 }
 
 // read reads a file whatever was known of it. One that cannot be read is tried
@@ -228,7 +251,7 @@ func kept(files, before []file) []file {
 		all = append(all, f)
 		for _, old := range before {
 			if f.folder && strings.HasPrefix(old.name, f.name+string(filepath.Separator)) {
-				old.fault, old.version = f.fault, ""
+				old.fault, old.version, old.stays = f.fault, "", true
 				all = append(all, old)
 			}
 		}
@@ -245,7 +268,7 @@ func (d *Dir) build() *topology.Snapshot {
 	var doubts doubts
 	var leftOut []origin
 	as, live, pods := asWritten{}, liveNodes{}, podRanges{}
-	outdone := outdone(d.files, d.left, &leftOut, &problems)
+	before, outdone := d.outdone(&leftOut, &problems)
 	for _, f := range slices.Concat(d.files, d.left) {
 		leftOut = append(leftOut, f.content.leftOut...)
 		for _, s := range f.content.services {
@@ -272,7 +295,7 @@ func (d *Dir) build() *topology.Snapshot {
 		for _, c := range f.content.cidrs {
 			cidrs = append(cidrs, c.is...)
 		}
-		problems = append(problems, f.content.told(d.left)...)
+		problems = append(problems, f.content.told(before)...)
 		if f.fault != "" {
 			ofFiles = append(ofFiles, unreadable(f.path, f.fault))
 		}

@@ -1,8 +1,10 @@
 package source
 
 import (
+	"bytes"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -10,55 +12,95 @@ import (
 // lingering is what stays of files that have it no more, nor any other: objects that were moved and are wrong
 // where they are now, and, as long as a file is torn that came as theirs went, what may be in there.
 func (d *Dir) lingering(files []file) []file {
-	if len(files) == len(d.files) && !slices.ContainsFunc(files, func(f file) bool { return !f.same }) {
-		return d.left
+	if len(files) == len(d.base.files) && !slices.ContainsFunc(files, func(f file) bool { return !f.same }) {
+		return d.base.left
 	}
-	is, torn, wrong := map[string]bool{}, map[string]bool{}, map[string][]string{} // in which files
-	var came []string                                                              // torn
-	for _, f := range files {
-		is[f.name] = true
-		for key := range f.content.wrong() {
-			wrong[key] = append(wrong[key], f.name)
+	now := scan(files)
+	if len(now.wrong) == 0 && len(now.torn) == 0 {
+		return nil
+	}
+	var left []file
+	for _, f := range d.base.left {
+		f.waits = slices.Clone(f.waits)
+		if slices.ContainsFunc(f.waits, func(name string) bool { return !now.is[name] }) {
+			f.waits = append(f.waits, now.came...) // it was renamed
 		}
-		if f.torn == nil && f.content.broken != nil && !f.folder {
-			torn[f.name] = true
+		left = now.keep(left, f)
+	}
+	for _, f := range d.base.files {
+		f.keys, f.waits = f.content.soundKeys(), nil
+		if !now.is[f.name] && f.content.broken == nil {
+			f.waits = now.came
+		}
+		left = now.keep(left, f)
+	}
+	return left
+}
+
+// scanned is what there is in files by now.
+type scanned struct {
+	is, torn, sound map[string]bool
+	wrong           map[string][]string // in which files
+	came            []string            // torn, and new
+	spoilt          []file              // torn, and not so before
+}
+
+func scan(files []file) scanned {
+	now := scanned{is: map[string]bool{}, torn: map[string]bool{}, wrong: map[string][]string{}, sound: soundIn(files)}
+	for _, f := range files {
+		now.is[f.name] = true
+		for key := range f.content.wrong() {
+			now.wrong[key] = append(now.wrong[key], f.name)
+		}
+		if f.torn != nil || f.content.broken != nil {
+			now.torn[f.name] = true
 			if f.new {
-				came = append(came, f.name)
+				now.came = append(now.came, f.name)
+			} else if !f.same {
+				now.spoilt = append(now.spoilt, f)
 			}
 		}
 	}
-	if len(wrong) == 0 && len(torn) == 0 {
-		return nil
-	}
-	sound := soundIn(files)
-	var left []file
-	add := func(f file, waits []string) {
-		f.waits = waits
-		f.keys = slices.DeleteFunc(f.keys, func(key string) bool {
-			moved := slices.ContainsFunc(wrong[key], func(name string) bool { return name != f.name }) // in its own file it was judged
-			return sound[key] || len(waits) == 0 && !moved
-		})
-		if len(f.keys) > 0 {
-			f.content, f.fault, f.torn = f.content.only(f.keys), "", nil
-			left = append(left, f)
+	return now
+}
+
+// keep adds what lingers of a file, and in which others that are torn or wrong it may be.
+func (now *scanned) keep(left []file, f file) []file {
+	var waits []string
+	for _, name := range f.waits {
+		if now.torn[name] && name != f.name {
+			waits = append(waits, name)
 		}
 	}
-	for _, f := range d.left {
-		waits := slices.DeleteFunc(slices.Clone(f.waits), func(name string) bool { return !torn[name] })
-		if slices.ContainsFunc(f.waits, func(name string) bool { return !is[name] }) {
-			waits = append(waits, came...) // it was renamed
+	torn, keys := len(waits) > 0, []string(nil)
+	for _, key := range f.keys {
+		moved := slices.Concat(now.wrong[key], now.mention(key))
+		moved = slices.DeleteFunc(moved, func(name string) bool { return name == f.name }) // in its own file it was judged
+		if !now.sound[key] && (torn || len(moved) > 0) {
+			keys, waits = append(keys, key), append(waits, moved...)
 		}
-		add(f, waits)
 	}
-	for _, f := range d.files {
-		f.keys = f.content.soundKeys()
-		var waits []string
-		if !is[f.name] && f.content.broken == nil {
-			waits = came
+	if len(keys) == 0 {
+		return left
+	}
+	slices.Sort(waits)
+	if whole := len(keys) == len(f.keys) && f.lingers; !whole {
+		f.content = f.content.only(keys)
+	}
+	f.keys, f.waits, f.lingers, f.fault, f.torn = keys, slices.Compact(waits), true, "", nil
+	return append(left, f)
+}
+
+// mention are the files that are torn by now and have the name of an object in them.
+func (now *scanned) mention(key string) (files []string) {
+	name := strings.TrimSuffix(key, ofAPIServer)
+	name = name[strings.LastIndexAny(name, " /")+1:]
+	for _, f := range now.spoilt {
+		if bytes.Contains(f.text, []byte(name)) {
+			files = append(files, f.name)
 		}
-		add(f, waits)
 	}
-	return left
+	return files
 }
 
 // soundKeys are the keys of the objects that an API server would take, sorted.
@@ -79,11 +121,17 @@ func (m *manifests) only(keys []string) *manifests {
 
 func those[T written](m *manifests, list []T, keys []string) (some []T) {
 	for _, o := range list {
-		if at := o.from(); !m.refused[at] && slices.Contains(keys, at.key()) {
+		if at := o.from(); !m.refused[at] && has(keys, at.key()) {
 			some = append(some, o)
 		}
 	}
 	return some
+}
+
+// has reports whether a key is among sorted ones.
+func has(keys []string, key string) bool {
+	_, is := slices.BinarySearch(keys, key)
+	return is
 }
 
 // asBefore are Problems of objects that stay as they were.
@@ -96,12 +144,12 @@ func asBefore(problems []topology.Problem) []topology.Problem {
 	return problems
 }
 
-// told are the problems of a file, of which some objects linger.
-func (m *manifests) told(left []file) []topology.Problem {
-	if len(left) == 0 {
+// told are the problems of a file, of which objects of some keys linger.
+func (m *manifests) told(before map[string]bool) []topology.Problem {
+	if len(before) == 0 {
 		return m.problems
 	}
-	before, places := soundIn(left), map[string]bool{}
+	places := map[string]bool{}
 	for _, o := range slices.Concat(m.leftOut, slices.Collect(maps.Keys(m.refused))) {
 		places[o.String()] = before[o.key()]
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
+	"github.com/gridmesh/gridmesh/internal/quiet"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // ManifestsFile is the name, in an agent's --state-dir, of what is kept of --manifests.
@@ -23,10 +25,14 @@ const MemoryMagic = "gridmesh manifests 1\n"
 
 const (
 	maxMemory      = 64 << 20 // bytes of it, as it is kept
-	maxVersions    = 8        // of a file: the first, and the last ones
+	maxVersions    = 32       // of a file: the first, and the last ones
 	memoryEvery    = 500 * time.Millisecond
-	memoryPart     = 10          // of the time a write takes goes by before the next one
-	memoryPatience = time.Second // with a disk that does not answer
+	memoryPart     = 10               // of the time a write takes goes by before the next one
+	memorySoon     = 20               // writes may come as soon
+	memoryLasting  = 5 * time.Second  // and where edits go on and on one each time
+	memoryPatience = time.Second      // with a disk that does not answer
+	memoryLate     = time.Minute      // where something is wrong
+	memoryGiveUp   = 10 * time.Minute // with one that cannot be read
 )
 
 // memory keeps what is in force of manifests over a restart: files as they were written, those of
@@ -41,7 +47,12 @@ type memory struct {
 	due   bool                                     // there is something to be written
 	began time.Time                                // the last write
 	next  time.Time                                // when it may be
-	fault string                                   // why it is not kept, or what was is not known
+	fault string                                   // why it is not kept
+	large bool                                     // for it is too large
+	limit quiet.Limit
+	lost  string    // why it is not known what was
+	since time.Time // when that could not be read first; zero: it could
+	again time.Time // when it is tried again
 }
 
 // remembered is a file: its versions from the oldest to the newest, compressed, of which each is in
@@ -84,28 +95,80 @@ func (d *Dir) recall() {
 // recalled takes what a run before kept: each file was that before it was what has been read since.
 func (d *Dir) recalled(got atomicfile.Answer[remembers]) {
 	m := &d.memory
-	if m.asked = nil; got.Err != nil {
-		m.fault = "what a run before had of the manifests is not known, and what is wrong with them now is left out: " + got.Err.Error()
+	if m.asked, m.lost = nil, ""; got.Err != nil {
+		m.lost = "what a run before had of the manifests is not known, and what is wrong with them now is left out: " + got.Err.Error()
+		m.tryAgain(got.Err, time.Now())
+		return
 	}
+	m.since = time.Time{}
 	for _, r := range got.Is.Left {
 		is := r.replay()
 		is.keys, is.waits, is.content = r.Keys, r.Waits, is.content.only(r.Keys)
-		d.left = append(d.left, is)
+		d.base.left = append(d.base.left, is)
 	}
+	since := make(map[string]file, len(d.base.files))
+	for _, f := range d.base.files {
+		since[f.name] = f
+	}
+	files := d.base.files[:0:0]
 	for _, r := range got.Is.Files {
-		i := slices.IndexFunc(d.files, func(f file) bool { return f.name == r.Name })
-		if i < 0 {
-			d.files = append(d.files, r.replay())
-			continue
+		if f, read := since[r.Name]; read {
+			r.Versions = append(r.Versions, f.versions...)
+			delete(since, r.Name)
 		}
-		r.Versions = append(r.Versions, d.files[i].versions...)
-		d.files[i] = r.replay()
+		files = append(files, r.replay())
 	}
+	for _, f := range d.base.files {
+		if _, unknown := since[f.name]; unknown && f.content.broken == nil { // what is torn may have come as others went
+			files = append(files, f)
+		}
+	}
+	d.base.files = files
+}
+
+// errNotRead is what may be good, and could not be read this time.
+var errNotRead = errors.New("read what was kept")
+
+// tryAgain has what could not be read asked for again, for a while, in which nothing is written over it.
+func (m *memory) tryAgain(err error, now time.Time) {
+	if !errors.Is(err, errNotRead) {
+		m.since = time.Time{}
+		return
+	}
+	if m.since.IsZero() {
+		m.since = now
+	}
+	m.again = now.Add(time.Second)
+}
+
+// unread reports whether what a run before kept may still come.
+func (m *memory) unread(now time.Time) bool {
+	return m.asked != nil || !m.since.IsZero() && now.Sub(m.since) < memoryGiveUp
+}
+
+// told is what is to be said of it; "" for nothing.
+func (m *memory) told() string {
+	if m.lost != "" && m.fault != "" {
+		return m.lost + "; " + m.fault
+	}
+	return m.lost + m.fault
+}
+
+// waits reports whether nothing is said yet, for something is wrong, and what was there before may still come.
+func (d *Dir) waits() bool {
+	wrong := func(f file) bool {
+		return f.fault != "" || f.content.broken != nil || len(f.content.refused)+len(f.content.leftOut) > 0
+	}
+	now := time.Now()
+	return d.memory.unread(now) && now.Sub(d.begun) < memoryLate && slices.ContainsFunc(d.files, wrong)
 }
 
 // replay is a file as whoever saw it change would have it.
 func (r remembered) replay() file {
 	is := file{name: r.Name, path: r.Path, content: &manifests{}}
+	if len(r.Versions) == 0 { // nothing of it was ever whole
+		is.content.broken = &topology.Problem{}
+	}
 	for i, version := range r.Versions {
 		text, err := unpacked(version)
 		if err != nil {
@@ -123,7 +186,7 @@ func (r remembered) replay() file {
 
 // chain is versions of which some is in force beside one that is newer.
 func chain(older, newer [][]byte) [][]byte {
-	all := slices.Concat(older, newer)
+	all := slices.CompactFunc(slices.Concat(older, newer), bytes.Equal)
 	if extra := len(all) - maxVersions; extra > 0 {
 		all = slices.Delete(all, 1, 1+extra)
 	}
@@ -133,11 +196,15 @@ func chain(older, newer [][]byte) [][]byte {
 // keep writes what is in force, where that is another than what was written, beside who calls it.
 func (d *Dir) keep(now time.Time) {
 	m := &d.memory
-	if !m.due || m.asked != nil || m.write != nil || now.Before(m.next) || !m.may() {
+	if m.asked == nil && m.unread(now) && !now.Before(m.again) {
+		path, of, read := m.path, d.path, m.read
+		m.again, m.asked = now.Add(time.Second), atomicfile.Ask(func() (remembers, error) { return read(path, of) })
+	}
+	if !m.due || m.unread(now) || m.write != nil || now.Before(m.next) || !m.may() || !m.limit.Allow(now, memorySoon, memoryLasting) {
 		return
 	}
 	m.due = false
-	all := remembers{d.path, remember(d.files), remember(d.left)}
+	all := remembers{d.path, remember(d.base.files), remember(d.base.left)}
 	size := 0
 	for _, r := range slices.Concat(all.Files, all.Left) {
 		for _, v := range r.Versions {
@@ -146,8 +213,12 @@ func (d *Dir) keep(now time.Time) {
 	}
 	if size > maxMemory {
 		m.fault = fmt.Sprintf("what is in force of the manifests is not kept, and after a restart what is wrong by then is left out: compressed it has more than %d MiB; give a directory of what is meant", maxMemory>>20)
+		path := m.path
+		m.began, m.large = now, true
+		m.write = atomicfile.Ask(func() (struct{}, error) { return struct{}{}, os.RemoveAll(path) }) // what was is not what is
 		return
 	}
+	m.large = false
 	path := m.path
 	m.began = now
 	m.write = atomicfile.Ask(func() (struct{}, error) { return struct{}{}, writeMemory(path, all) })
@@ -155,16 +226,17 @@ func (d *Dir) keep(now time.Time) {
 
 func remember(files []file) (list []remembered) {
 	for _, f := range files {
-		if len(f.versions) > 0 {
-			list = append(list, remembered{f.name, f.path, f.versions, f.keys, f.waits})
-		}
+		list = append(list, remembered{f.name, f.path, f.versions, f.keys, f.waits})
 	}
 	return list
 }
 
 // wrote notes what became of a write.
 func (m *memory) wrote(err error, now time.Time) {
-	m.write, m.next, m.fault = nil, now.Add(max(memoryEvery, memoryPart*now.Sub(m.began))), ""
+	if m.write, m.next = nil, now.Add(max(memoryEvery, memoryPart*now.Sub(m.began))); m.large {
+		return
+	}
+	m.fault = ""
 	if err != nil {
 		m.due = true
 		m.fault = "what is in force of the manifests is not kept, and after a restart what is wrong by then is as it was when it was kept last: " + err.Error()
@@ -174,7 +246,7 @@ func (m *memory) wrote(err error, now time.Time) {
 // finish writes what is still to be written, as long as the disk takes it.
 func (d *Dir) finish() {
 	m := &d.memory
-	for m.next = (time.Time{}); m.write != nil || m.due; {
+	for m.next, m.limit = (time.Time{}), (quiet.Limit{}); m.write != nil || m.due; {
 		if d.keep(time.Now()); m.write == nil {
 			return
 		}
@@ -222,7 +294,7 @@ func readMemory(path, of string) (remembers, error) {
 	case errors.Is(err, os.ErrNotExist):
 		return remembers{}, nil
 	case err != nil && !errors.Is(err, atomicfile.ErrOdd):
-		return remembers{}, fmt.Errorf("read what was kept: %w", err)
+		return remembers{}, fmt.Errorf("%w: %w", errNotRead, err)
 	}
 	var all remembers
 	if err == nil {

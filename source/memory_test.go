@@ -192,6 +192,11 @@ func TestWhatWasInForceComesLate(t *testing.T) {
 		if s, ok := d.Get(); ok {
 			t.Errorf("nobody waited for the disk: %v", s)
 		}
+		time.Sleep(memoryLate - 2*memoryPatience)
+		synctest.Wait()
+		if s, ok := d.Get(); ok {
+			t.Errorf("what is wrong was believed while the disk may still tell: %v", s)
+		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := describe(newest(&d.Snapshots)); strings.Contains(got, "web") || !strings.Contains(got, "other") {
@@ -209,6 +214,49 @@ func TestWhatWasInForceComesLate(t *testing.T) {
 		cancel()
 		must(t, <-done)
 	})
+}
+
+// A disk that gives an error is asked again, and nothing is written over what it may have.
+func TestWhatWasInForceCannotBeReadAtFirst(t *testing.T) {
+	dir, path := t.TempDir(), filepath.Join(t.TempDir(), ManifestsFile)
+	write(t, dir, "w.yaml", staysWeb)
+	begun(t, dir, path).finish()
+	write(t, dir, "w.yaml", staysWeb[:40])
+	write(t, dir, "o.yaml", staysOther)
+	kept, err := os.ReadFile(path)
+	must(t, err)
+	for answers, want := range map[time.Duration][]string{
+		30 * time.Second: {"web [10.96.0.1] false 1", "other [10.96.0.2] false 1"},
+		5 * time.Minute:  {"web [10.96.0.1] false 1", "other [10.96.0.2] false 1"},
+		time.Hour:        {"other [10.96.0.2] false 1"},
+	} {
+		must(t, os.WriteFile(path, kept, 0o600))
+		synctest.Test(t, func(t *testing.T) {
+			d, begin := NewDir(dir), time.Now()
+			d.memory.read = func(path, of string) (remembers, error) {
+				if time.Since(begin) < answers {
+					return remembers{}, fmt.Errorf("%w: %w", errNotRead, syscall.EIO)
+				}
+				return readMemory(path, of)
+			}
+			d.Remember(path, always)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- d.Run(ctx) }()
+			time.Sleep(min(answers, memoryGiveUp) - time.Second)
+			synctest.Wait()
+			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, kept) {
+				t.Errorf("%s: it was written over: %v", answers, err)
+			}
+			time.Sleep(answers)
+			synctest.Wait()
+			if got := services(d); !slices.Equal(got, want) {
+				t.Errorf("%s: in force are %v, want %v", answers, got, want)
+			}
+			cancel()
+			must(t, <-done)
+		})
+	}
 }
 
 // What cannot be kept, or was and cannot be taken apart, is told, and holds up nothing.
@@ -231,6 +279,8 @@ func TestWhatCannotBeKept(t *testing.T) {
 		d := begun(t, dir, path)
 		want(d, "it was set aside as "+path+".bad")
 		d.finish()
+		must(t, d.refresh())
+		want(d, "it was set aside as "+path+".bad")
 		if kept, err := readMemory(path, dir); err != nil || len(kept.Files) != 1 {
 			t.Errorf("what is kept after it: %v, %v", kept, err)
 		}

@@ -20,16 +20,18 @@ func TestWhatIsMovedStays(t *testing.T) {
 		want []string
 		told string
 	}{
-		"renamed and torn":              {map[string]string{"a.yaml": "", "c.yaml": staysWeb[:40]}, []string{web, other}, "and is left out: yaml: line 1: did not find expected ',' or '}'; what was in files that went as it came stays until it is corrected"},
-		"renamed and wrong":             {map[string]string{"a.yaml": "", "c.yaml": wrong}, []string{web, other}, "c.yaml document 1): spec.ports[0].port: is not in force, and the object stays"},
-		"moved to another and wrong":    {map[string]string{"a.yaml": "", "b.yaml": staysOther + "---\n" + wrong}, []string{web, other}, "b.yaml document 2): spec.ports[0].port: is not in force, and the object stays"},
-		"moved and right":               {map[string]string{"a.yaml": "", "b.yaml": staysOther + "---\n" + staysWeb}, []string{web, other}, ""},
-		"a wrong copy":                  {map[string]string{"z.yaml": wrong}, []string{web, other}, "z.yaml document 1): is in file"},
-		"a wrong copy in the same file": {map[string]string{"a.yaml": staysWeb + "---\n" + wrong}, []string{web, other}, "a.yaml document 2): is in file"},
-		"a wrong copy before it":        {map[string]string{"0.yaml": wrong}, []string{web, other}, "0.yaml document 1): is in file"},
-		"another, wrong":                {map[string]string{"a.yaml": "", "c.yaml": strings.Replace(wrong, "name: web", "name: new", 1)}, []string{other, "new [10.96.0.1] false 0"}, "99999"},
-		"removed":                       {map[string]string{"a.yaml": ""}, []string{other}, ""},
-		"a link to nothing":             {map[string]string{"a.yaml": "-> nowhere"}, []string{web, other}, "leads to nothing"},
+		"renamed and torn":                 {map[string]string{"a.yaml": "", "c.yaml": staysWeb[:40]}, []string{web, other}, "and is left out: yaml: line 1: did not find expected ',' or '}'; what was in files that went as it came stays until it is corrected"},
+		"renamed and wrong":                {map[string]string{"a.yaml": "", "c.yaml": wrong}, []string{web, other}, "c.yaml document 1): spec.ports[0].port: is not in force, and the object stays"},
+		"moved to another and wrong":       {map[string]string{"a.yaml": "", "b.yaml": staysOther + "---\n" + wrong}, []string{web, other}, "b.yaml document 2): spec.ports[0].port: is not in force, and the object stays"},
+		"moved to another, and torn there": {map[string]string{"a.yaml": "", "b.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: other}\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n"}, []string{web, other}, "kind occurs twice"},
+		"removed as another is torn":       {map[string]string{"a.yaml": "", "b.yaml": staysOther[:70]}, []string{other}, "b.yaml document 1: is not in force"},
+		"moved and right":                  {map[string]string{"a.yaml": "", "b.yaml": staysOther + "---\n" + staysWeb}, []string{web, other}, ""},
+		"a wrong copy":                     {map[string]string{"z.yaml": wrong}, []string{web, other}, "z.yaml document 1): is in file"},
+		"a wrong copy in the same file":    {map[string]string{"a.yaml": staysWeb + "---\n" + wrong}, []string{web, other}, "a.yaml document 2): is in file"},
+		"a wrong copy before it":           {map[string]string{"0.yaml": wrong}, []string{web, other}, "0.yaml document 1): is in file"},
+		"another, wrong":                   {map[string]string{"a.yaml": "", "c.yaml": strings.Replace(wrong, "name: web", "name: new", 1)}, []string{other, "new [10.96.0.1] false 0"}, "99999"},
+		"removed":                          {map[string]string{"a.yaml": ""}, []string{other}, ""},
+		"a link to nothing":                {map[string]string{"a.yaml": "-> nowhere"}, []string{web, other}, "leads to nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, memory := t.TempDir(), filepath.Join(t.TempDir(), ManifestsFile)
@@ -72,6 +74,32 @@ func TestWhatIsMovedStays(t *testing.T) {
 				t.Errorf("removed at last: in force are %v", got)
 			}
 		})
+	}
+}
+
+// A directory that is empty for a while, as before it is mounted, and comes back with something wrong has that as
+// it was; so it is where an agent starts meanwhile.
+func TestADirectoryIsEmptyForAWhile(t *testing.T) {
+	dir, memory := t.TempDir(), filepath.Join(t.TempDir(), ManifestsFile)
+	write(t, dir, "w.yaml", staysWeb)
+	steady, d := begun(t, dir, filepath.Join(t.TempDir(), "other")), begun(t, dir, memory)
+	d.finish()
+	must(t, os.Remove(filepath.Join(dir, "w.yaml")))
+	must(t, steady.refresh())
+	again := begun(t, dir, memory)
+	for _, d := range []*Dir{steady, again} {
+		if got := services(d); len(got) > 0 {
+			t.Errorf("it is empty, and in force are %v", got)
+		}
+	}
+	again.finish()
+	write(t, dir, "w.yaml", staysWeb[:60])
+	write(t, dir, "o.yaml", staysOther)
+	must(t, errors.Join(steady.refresh(), again.refresh()))
+	for _, d := range []*Dir{steady, again, begun(t, dir, memory)} {
+		if got := services(d); !slices.Equal(got, []string{"web [10.96.0.1] false 1", "other [10.96.0.2] false 1"}) {
+			t.Errorf("it is back, and in force are %v", got)
+		}
 	}
 }
 

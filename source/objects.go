@@ -28,12 +28,13 @@ func (o byName[K, V]) put(key K, next placed[V], d *doubts) {
 
 // outdone leaves out objects that no API server would take, where there is another one of the name that it
 // would, wherever it is: that one counts, also where it only lingers, as it was before.
-func outdone(files, left []file, leftOut *[]origin, told *[]topology.Problem) func(f file, o origin, of []topology.Problem) bool {
-	if !slices.ContainsFunc(files, func(f file) bool { return len(f.content.refused) > 0 }) {
-		return func(file, origin, []topology.Problem) bool { return false }
+func (d *Dir) outdone(leftOut *[]origin, told *[]topology.Problem) (before map[string]bool, is func(f file, o origin, of []topology.Problem) bool) {
+	before = soundIn(d.left)
+	if !slices.ContainsFunc(d.files, func(f file) bool { return len(f.content.refused) > 0 }) {
+		return before, func(file, origin, []topology.Problem) bool { return false }
 	}
-	sound, before := soundIn(files), soundIn(left)
-	return func(f file, o origin, of []topology.Problem) bool {
+	sound := soundIn(d.files)
+	return before, func(f file, o origin, of []topology.Problem) bool {
 		switch {
 		case !f.content.refused[o]:
 			return false

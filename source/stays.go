@@ -194,10 +194,12 @@ type moves[T any] interface {
 
 func (o *origin) move(to origin) { *o = to }
 
+const ofAPIServer = " of an API server"
+
 // key tells what an API server told from what is written to be put over it.
 func (o origin) key() string {
 	if o.live {
-		return o.name + " of an API server"
+		return o.name + ofAPIServer
 	}
 	return o.name
 }
