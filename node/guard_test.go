@@ -150,6 +150,49 @@ func TestARangeOfTheSourceThatCutsOffPods(t *testing.T) {
 	}
 }
 
+// It is so at a first start, where the ranges are told before the pods; and the finding stays, whatever is written
+// meanwhile. Ranges that are removed on purpose are not guarded again.
+func TestRangesOfTheSourceOverTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{}
+		tell := func(list ...string) {
+			o := webOnly()
+			o.Builder().SetServiceCIDRs(prefixes(list...))
+			r.publish(o)
+			after(time.Minute)
+		}
+		refused := func(when string, want bool) {
+			t.Helper()
+			is := slices.ContainsFunc(r.agent.status().Findings, func(f capture.Finding) bool { return strings.Contains(f.Text, "is not in force") })
+			if is != want {
+				t.Errorf("%s: found %v", when, r.agent.status().Findings)
+			}
+		}
+		r.mustStart(t)
+		tell("10.96.0.0/16")
+		r.api.Set(func(a *nodetest.API) { a.Pods = prefixes("10.244.7.0/24") })
+		after(time.Minute)
+		tell("10.0.0.0/8")
+		guarded(t, r, prefixes("10.96.0.0/16")...)
+		refused("wrong", true)
+		r.loop.apply(r.loop.snap) // as what is tried again, and votes, do
+		refused("applied again", true)
+		tell("10.0.0.0/8", "10.97.0.0/16")
+		guarded(t, r, prefixes("10.96.0.0/16", "10.97.0.0/16")...)
+		tell("10.0.0.0/8")
+		guarded(t, r, prefixes("10.96.0.0/16")...)
+		r.api.Set(func(a *nodetest.API) { a.Pods = prefixes("172.16.7.0/24") }) // the pods were the mistake
+		after(10 * time.Minute)
+		guarded(t, r, prefixes("10.0.0.0/8")...)
+		refused("corrected", false)
+		tell()
+		tell("172.16.0.0/12")
+		guarded(t, r, prefixes("10.96.0.10/32")...)
+		refused("wrong again", true)
+	})
+}
+
 // Nor is one that a run before guarded while it did not know which pods there are.
 func TestARangeOfBeforeThePodsWereKnown(t *testing.T) {
 	for _, boot := range []bool{false, true} {

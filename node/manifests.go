@@ -42,6 +42,9 @@ func (l *loop) payLog(now time.Time) {
 		return
 	}
 	if l.owed.is = false; len(l.owed.lost) > 0 {
+		if !slices.Contains(l.owed.lost, l.owed.came) {
+			l.owed.came = l.owed.lost[0]
+		}
 		l.log.Warn("something is not in force as the manifests have it; status lists all of it", obs.KeyProblem, l.owed.came)
 	} else {
 		l.log.Info("all is in force again as the manifests have it")

@@ -153,12 +153,14 @@ func (l *loop) setPods() {
 		l.publish()
 		return
 	}
-	first := len(l.pods) == 0
+	was := l.pods
 	if l.pods = list; l.view != nil && !l.unwritten {
 		l.updated = time.Now()
 	}
-	if first && l.live && len(guard.Within(l.snap.ServiceCIDRs, list)) > 0 {
-		l.apply(l.judge(l.raw)) // which was before it was known
+	if l.live && len(guard.Within(l.raw.ServiceCIDRs, slices.Concat(was, list))) > 0 {
+		l.apply(l.judge(l.raw)) // for its ranges are judged by them
+	} else {
+		l.cidrs.known = len(list) > 0 && len(guard.Within(l.cidrs.base, list)) == 0
 	}
 	l.tune()
 	l.log.Info("pod CIDRs are known", obs.KeyCIDRs, list, obs.KeyPods, l.capture.Pods())

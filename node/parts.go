@@ -153,8 +153,7 @@ type XDS interface {
 	// Update makes cat the current catalog. Envoy is answered from the first on.
 	Update(cat *render.Catalog, changed render.Changed)
 	// Await waits until an Envoy is connected and each has answered what it was told of
-	// clusters that it holds, no longer than within, and reports whether that is so. One that
-	// is behind since the last time is not waited for.
+	// clusters that it holds, no longer than within, and reports whether that is so.
 	Await(clusters []string, within time.Duration) bool
 	// Streams returns the connected Envoys.
 	Streams() []xds.Stream

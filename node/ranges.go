@@ -12,39 +12,55 @@ import (
 // loopback is guarded by no source: whoever asks Envoy is there.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// cidrs are ranges of a source that are not guarded, and those that were before and are in their place.
+// cidrs are the ranges of a source: what is guarded of them.
 type cidrs struct {
-	wrong, before []netip.Prefix
-	sure          []netip.Prefix // guarded while it was known which pods there are
+	begun bool               // the rest is of a snapshot, or of the last good state
+	base  []netip.Prefix     // believed last, all of them
+	known bool               // they were, and it was known which pods there are
+	wrong []netip.Prefix     // not guarded, for they hold this node's own
+	stay  []netip.Prefix     // guarded in their place, of those believed before
+	made  *topology.Snapshot // with what is guarded in place of what it said; nil for none
 }
 
-func (r cidrs) finding() (list []capture.Finding) {
-	if len(r.wrong) > 0 {
-		list = append(list, guard.RefusedObject(r.wrong, r.before))
+func (c *cidrs) finding() (list []capture.Finding) {
+	if len(c.wrong) > 0 {
+		list = append(list, guard.RefusedObject(c.wrong, c.stay))
 	}
 	return list
 }
 
 // believeRanges has no range of a source guarded in which this node's own pods are, or its loopback, unless it
 // was before: as a flag it would keep an agent from starting. What was guarded stays so then, for it is not known
-// what was meant. As long as it is not known which pods there are, nothing counts as what was.
+// what was meant. As long as it is not known which pods there are, nothing that may hold them counts as what was.
 func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
-	if l.cidrs.sure == nil && l.restored != nil && len(l.restored.PodCIDRs) > 0 {
-		l.cidrs.sure = l.restored.Snapshot.ServiceCIDRs
+	c := &l.cidrs
+	if snap == c.made {
+		return snap
 	}
-	wrong := guard.New(guard.Within(snap.ServiceCIDRs, slices.Concat(l.pods, loopback)), slices.Concat(l.ranges, l.cidrs.sure))
-	if l.cidrs.wrong, l.cidrs.before = wrong, l.cidrs.sure; len(wrong) > 0 {
-		out := *snap
-		out.ServiceCIDRs = slices.Clone(l.cidrs.sure)
-		for _, p := range snap.ServiceCIDRs {
-			if !slices.Contains(wrong, p) && !slices.Contains(l.cidrs.sure, p) {
-				out.ServiceCIDRs = append(out.ServiceCIDRs, p)
-			}
-		}
-		snap = &out
+	if !c.begun && l.restored != nil {
+		c.base, c.known = l.restored.Snapshot.ServiceCIDRs, len(l.restored.PodCIDRs) > 0
 	}
-	if len(l.pods) > 0 {
-		l.cidrs.sure = snap.ServiceCIDRs
+	c.begun = true
+	pods := slices.Concat(l.pods, l.writtenPods())
+	own, before := slices.Concat(pods, loopback), c.base
+	if !c.known {
+		before = slices.DeleteFunc(slices.Clone(before), func(p netip.Prefix) bool { return slices.ContainsFunc(own, p.Overlaps) })
 	}
-	return snap
+	c.wrong = guard.New(guard.Within(snap.ServiceCIDRs, own), slices.Concat(l.ranges, before))
+	if c.made, c.stay = nil, before; len(c.wrong) == 0 {
+		c.base, c.known = snap.ServiceCIDRs, len(pods) > 0
+		return snap
+	}
+	out := *snap
+	out.ServiceCIDRs = guard.Merge(before, slices.DeleteFunc(slices.Clone(snap.ServiceCIDRs), func(p netip.Prefix) bool { return slices.Contains(c.wrong, p) }))
+	c.made = &out
+	return c.made
+}
+
+// writtenPods are this node's by the manifests that the newest snapshot is of: they come to the loop later.
+func (l *loop) writtenPods() []netip.Prefix {
+	if !l.asksPods() || l.parts.Cluster != nil {
+		return nil
+	}
+	return l.parts.PodCIDRs(l.cfg.Node)
 }
