@@ -158,6 +158,9 @@ func (l *loop) useLate() {
 	l.log.Info("the disk gave the last good state", obs.KeyServices, l.restored.Snapshot.Services.Len())
 	l.restoreUsed()
 	l.takePolicies()
+	if l.live && len(l.cidrs.wrong) > 0 {
+		l.apply(l.judge(l.raw)) // for it is known by now what was guarded
+	}
 	switch holds := l.holdLate(); {
 	case holds:
 		l.rejudge()

@@ -157,10 +157,10 @@ func (l *loop) setPods() {
 	if l.pods = list; l.view != nil && !l.unwritten {
 		l.updated = time.Now()
 	}
-	if l.live && len(guard.Within(l.raw.ServiceCIDRs, slices.Concat(was, list))) > 0 {
+	base := l.cidrs.base
+	l.cidrs.known = len(list) > 0 && (l.cidrs.known || len(guard.Within(base, list)) == 0)
+	if l.live && len(guard.Within(slices.Concat(l.raw.ServiceCIDRs, base), slices.Concat(was, list))) > 0 {
 		l.apply(l.judge(l.raw)) // for its ranges are judged by them
-	} else {
-		l.cidrs.known = len(list) > 0 && len(guard.Within(l.cidrs.base, list)) == 0
 	}
 	l.tune()
 	l.log.Info("pod CIDRs are known", obs.KeyCIDRs, list, obs.KeyPods, l.capture.Pods())

@@ -37,10 +37,10 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	if snap == c.made {
 		return snap
 	}
-	if !c.begun && l.restored != nil {
+	if !c.begun && l.restored != nil && c.base == nil {
 		c.base, c.known = l.restored.Snapshot.ServiceCIDRs, len(l.restored.PodCIDRs) > 0
 	}
-	c.begun = true
+	c.begun = c.begun || l.restored != nil || l.unread.state == nil // else it may come yet
 	pods := slices.Concat(l.pods, l.writtenPods())
 	own, before := slices.Concat(pods, loopback), c.base
 	if !c.known {

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -30,6 +31,7 @@ type Dir struct {
 	left    []file // what lingers of others
 	base    looked // of the last look that found anything: what stays is of that
 	begun   time.Time
+	seen    bool   // it could be read once
 	away    string // why the directory cannot be read; "" where it can
 	builder *topology.Builder
 	built   counted // what the builder holds
@@ -125,14 +127,18 @@ func (d *Dir) Usable() (ever bool, fault error) {
 func (d *Dir) refresh() error {
 	_, again := d.Get()
 	now, err := d.look()
-	if err != nil && !again {
+	switch {
+	case errors.Is(err, errMoving):
+		return nil // somebody is about it: the next look tells
+	case err != nil && !again && !d.seen:
 		return err
 	}
 	away, changed := "", false
 	if err != nil {
 		away = err.Error()
 	} else {
-		changed = d.take(now)
+		d.seen, changed = true, d.take(now)
+		d.memory.due = d.memory.due || d.memory.path != "" && changed && len(now.files) > 0
 		d.Contacted(time.Now())
 	}
 	if !again && d.waits() {
@@ -140,7 +146,6 @@ func (d *Dir) refresh() error {
 	}
 	if unkept := d.memory.told(); changed || !again || away != d.away || unkept != d.unkept {
 		d.away, d.unkept = away, unkept
-		d.memory.due = d.memory.due || d.memory.path != "" && changed && len(now.files) > 0
 		d.Publish(d.build())
 	}
 	return nil
@@ -148,6 +153,9 @@ func (d *Dir) refresh() error {
 
 // looks are how often a directory is looked at that is another one by then each time.
 const looks = 3
+
+// errMoving is a directory that was another one each time that it was read.
+var errMoving = errors.New("read manifests: it changes all the while")
 
 // look reads the files of the directory. A link may be led elsewhere meanwhile, and what it led to be
 // removed, or a file renamed that was not listed yet: that is no state of either.
@@ -166,7 +174,7 @@ func (d *Dir) look() (looked, error) {
 			return now, err
 		}
 	}
-	return looked{}, fmt.Errorf("read manifests: %s is another one each time that it was read", d.path)
+	return looked{}, errMoving
 }
 
 // stands reports whether the files that were read are still those that there are, where any is another than before.
@@ -223,8 +231,8 @@ func (d *Dir) read(files []file) looked {
 	}
 	left := d.lingering(files)
 	for i := range files {
-		if !files[i].given {
-			files[i].text = nil
+		if f := &files[i]; !f.given {
+			f.text = nil
 		}
 	}
 	return looked{files, left}
@@ -269,7 +277,7 @@ func (d *Dir) build() *topology.Snapshot {
 	var leftOut []origin
 	as, live, pods := asWritten{}, liveNodes{}, podRanges{}
 	before, outdone := d.outdone(&leftOut, &problems)
-	for _, f := range slices.Concat(d.files, d.left) {
+	for _, f := range d.inOrder() {
 		leftOut = append(leftOut, f.content.leftOut...)
 		for _, s := range f.content.services {
 			if outdone(f, s.origin, s.is.Problems) {
@@ -320,6 +328,13 @@ func (d *Dir) build() *topology.Snapshot {
 	d.builder.SetServiceCIDRs(cidrs)
 	d.builder.SetProblems(slices.Concat(ofFiles, problems, doubts.all()))
 	return d.builder.Build()
+}
+
+// inOrder are files and what lingers, by path: what is written is put over what is before it.
+func (d *Dir) inOrder() []file {
+	all := slices.Concat(d.files, d.left)
+	slices.SortStableFunc(all, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	return all
 }
 
 // unreadable is a file or directory that the system does not let us read.

@@ -42,7 +42,7 @@ type scanned struct {
 	is, torn, sound map[string]bool
 	wrong           map[string][]string // in which files
 	came            []string            // torn, and new
-	spoilt          []file              // torn, and not so before
+	spoilt          []file              // torn, and not as they were before
 }
 
 func scan(files []file) scanned {
@@ -54,10 +54,11 @@ func scan(files []file) scanned {
 		}
 		if f.torn != nil || f.content.broken != nil {
 			now.torn[f.name] = true
+			if !f.same {
+				now.spoilt = append(now.spoilt, f)
+			}
 			if f.new {
 				now.came = append(now.came, f.name)
-			} else if !f.same {
-				now.spoilt = append(now.spoilt, f)
 			}
 		}
 	}
@@ -67,16 +68,20 @@ func scan(files []file) scanned {
 // keep adds what lingers of a file, and in which others that are torn or wrong it may be.
 func (now *scanned) keep(left []file, f file) []file {
 	var waits []string
+	elsewhere := func(name string) bool { return f.lingers || name != f.name } // in its own file it was judged
 	for _, name := range f.waits {
-		if now.torn[name] && name != f.name {
+		if now.torn[name] && elsewhere(name) {
 			waits = append(waits, name)
 		}
 	}
 	torn, keys := len(waits) > 0, []string(nil)
 	for _, key := range f.keys {
+		if now.sound[key] {
+			continue
+		}
 		moved := slices.Concat(now.wrong[key], now.mention(key))
-		moved = slices.DeleteFunc(moved, func(name string) bool { return name == f.name }) // in its own file it was judged
-		if !now.sound[key] && (torn || len(moved) > 0) {
+		moved = slices.DeleteFunc(moved, func(name string) bool { return !elsewhere(name) })
+		if torn || len(moved) > 0 {
 			keys, waits = append(keys, key), append(waits, moved...)
 		}
 	}
@@ -91,16 +96,33 @@ func (now *scanned) keep(left []file, f file) []file {
 	return append(left, f)
 }
 
-// mention are the files that are torn by now and have the name of an object in them.
+// mention are the files that were torn in this look and have the name of an object in them, as a word.
 func (now *scanned) mention(key string) (files []string) {
 	name := strings.TrimSuffix(key, ofAPIServer)
 	name = name[strings.LastIndexAny(name, " /")+1:]
 	for _, f := range now.spoilt {
-		if bytes.Contains(f.text, []byte(name)) {
+		if hasWord(f.text, name) {
 			files = append(files, f.name)
 		}
 	}
 	return files
+}
+
+// hasWord reports whether a name stands in a text, and not in a longer one.
+func hasWord(text []byte, name string) bool {
+	part := func(c byte) bool { return c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' }
+	for at := 0; name != ""; {
+		i := bytes.Index(text[at:], []byte(name))
+		if i < 0 {
+			break
+		}
+		from, to := at+i, at+i+len(name)
+		if (from == 0 || !part(text[from-1])) && (to == len(text) || !part(text[to])) {
+			return true
+		}
+		at = to
+	}
+	return false
 }
 
 // soundKeys are the keys of the objects that an API server would take, sorted.

@@ -103,7 +103,7 @@ func (d *Dir) recalled(got atomicfile.Answer[remembers]) {
 	m.since = time.Time{}
 	for _, r := range got.Is.Left {
 		is := r.replay()
-		is.keys, is.waits, is.content = r.Keys, r.Waits, is.content.only(r.Keys)
+		is.lingers, is.keys, is.waits, is.content = true, r.Keys, r.Waits, is.content.only(r.Keys)
 		d.base.left = append(d.base.left, is)
 	}
 	since := make(map[string]file, len(d.base.files))
@@ -123,7 +123,7 @@ func (d *Dir) recalled(got atomicfile.Answer[remembers]) {
 			files = append(files, f)
 		}
 	}
-	d.base.files = files
+	d.base.files, d.files = files, nil // and the next look is another one
 }
 
 // errNotRead is what may be good, and could not be read this time.
@@ -205,13 +205,10 @@ func (d *Dir) keep(now time.Time) {
 	}
 	m.due = false
 	all := remembers{d.path, remember(d.base.files), remember(d.base.left)}
-	size := 0
-	for _, r := range slices.Concat(all.Files, all.Left) {
-		for _, v := range r.Versions {
-			size += len(v)
-		}
+	if all.size() > maxMemory {
+		all.shorten()
 	}
-	if size > maxMemory {
+	if all.size() > maxMemory {
 		m.fault = fmt.Sprintf("what is in force of the manifests is not kept, and after a restart what is wrong by then is left out: compressed it has more than %d MiB; give a directory of what is meant", maxMemory>>20)
 		path := m.path
 		m.began, m.large = now, true
@@ -222,6 +219,26 @@ func (d *Dir) keep(now time.Time) {
 	path := m.path
 	m.began = now
 	m.write = atomicfile.Ask(func() (struct{}, error) { return struct{}{}, writeMemory(path, all) })
+}
+
+func (all *remembers) size() (n int) {
+	for _, r := range slices.Concat(all.Files, all.Left) {
+		for _, v := range r.Versions {
+			n += len(v)
+		}
+	}
+	return n
+}
+
+// shorten keeps of each file the first version and the newest.
+func (all *remembers) shorten() {
+	for _, list := range [][]remembered{all.Files, all.Left} {
+		for i, r := range list {
+			if n := len(r.Versions); n > 2 {
+				list[i].Versions = [][]byte{r.Versions[0], r.Versions[n-1]}
+			}
+		}
+	}
 }
 
 func remember(files []file) (list []remembered) {

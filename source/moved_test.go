@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -20,18 +21,19 @@ func TestWhatIsMovedStays(t *testing.T) {
 		want []string
 		told string
 	}{
-		"renamed and torn":                 {map[string]string{"a.yaml": "", "c.yaml": staysWeb[:40]}, []string{web, other}, "and is left out: yaml: line 1: did not find expected ',' or '}'; what was in files that went as it came stays until it is corrected"},
-		"renamed and wrong":                {map[string]string{"a.yaml": "", "c.yaml": wrong}, []string{web, other}, "c.yaml document 1): spec.ports[0].port: is not in force, and the object stays"},
-		"moved to another and wrong":       {map[string]string{"a.yaml": "", "b.yaml": staysOther + "---\n" + wrong}, []string{web, other}, "b.yaml document 2): spec.ports[0].port: is not in force, and the object stays"},
-		"moved to another, and torn there": {map[string]string{"a.yaml": "", "b.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: other}\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n"}, []string{web, other}, "kind occurs twice"},
-		"removed as another is torn":       {map[string]string{"a.yaml": "", "b.yaml": staysOther[:70]}, []string{other}, "b.yaml document 1: is not in force"},
-		"moved and right":                  {map[string]string{"a.yaml": "", "b.yaml": staysOther + "---\n" + staysWeb}, []string{web, other}, ""},
-		"a wrong copy":                     {map[string]string{"z.yaml": wrong}, []string{web, other}, "z.yaml document 1): is in file"},
-		"a wrong copy in the same file":    {map[string]string{"a.yaml": staysWeb + "---\n" + wrong}, []string{web, other}, "a.yaml document 2): is in file"},
-		"a wrong copy before it":           {map[string]string{"0.yaml": wrong}, []string{web, other}, "0.yaml document 1): is in file"},
-		"another, wrong":                   {map[string]string{"a.yaml": "", "c.yaml": strings.Replace(wrong, "name: web", "name: new", 1)}, []string{other, "new [10.96.0.1] false 0"}, "99999"},
-		"removed":                          {map[string]string{"a.yaml": ""}, []string{other}, ""},
-		"a link to nothing":                {map[string]string{"a.yaml": "-> nowhere"}, []string{web, other}, "leads to nothing"},
+		"renamed and torn":                    {map[string]string{"a.yaml": "", "c.yaml": staysWeb[:40]}, []string{web, other}, "and is left out: yaml: line 1: did not find expected ',' or '}'; what was in files that went as it came stays until it is corrected"},
+		"renamed and wrong":                   {map[string]string{"a.yaml": "", "c.yaml": wrong}, []string{web, other}, "c.yaml document 1): spec.ports[0].port: is not in force, and the object stays"},
+		"moved to another and wrong":          {map[string]string{"a.yaml": "", "b.yaml": staysOther + "---\n" + wrong}, []string{web, other}, "b.yaml document 2): spec.ports[0].port: is not in force, and the object stays"},
+		"moved to another, and torn there":    {map[string]string{"a.yaml": "", "b.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: other}\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n"}, []string{web, other}, "kind occurs twice"},
+		"moved to a new file, and torn there": {map[string]string{"b.yaml": "# empty\n", "c.yaml": staysOther[:len(staysOther)-9]}, []string{web, other}, "c.yaml document 1"},
+		"removed as another is torn":          {map[string]string{"a.yaml": "", "b.yaml": staysOther[:70]}, []string{other}, "b.yaml document 1: is not in force"},
+		"moved and right":                     {map[string]string{"a.yaml": "", "b.yaml": staysOther + "---\n" + staysWeb}, []string{web, other}, ""},
+		"a wrong copy":                        {map[string]string{"z.yaml": wrong}, []string{web, other}, "z.yaml document 1): is in file"},
+		"a wrong copy in the same file":       {map[string]string{"a.yaml": staysWeb + "---\n" + wrong}, []string{web, other}, "a.yaml document 2): is in file"},
+		"a wrong copy before it":              {map[string]string{"0.yaml": wrong}, []string{web, other}, "0.yaml document 1): is in file"},
+		"another, wrong":                      {map[string]string{"a.yaml": "", "c.yaml": strings.Replace(wrong, "name: web", "name: new", 1)}, []string{other, "new [10.96.0.1] false 0"}, "99999"},
+		"removed":                             {map[string]string{"a.yaml": ""}, []string{other}, ""},
+		"a link to nothing":                   {map[string]string{"a.yaml": "-> nowhere"}, []string{web, other}, "leads to nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, memory := t.TempDir(), filepath.Join(t.TempDir(), ManifestsFile)
@@ -74,6 +76,58 @@ func TestWhatIsMovedStays(t *testing.T) {
 				t.Errorf("removed at last: in force are %v", got)
 			}
 		})
+	}
+}
+
+// What an API server told, and lingers, stays below what is written to be put over it.
+func TestWhatLingersIsPutOver(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "cluster.yaml", strings.Replace(staysWeb, "name: web", "name: web, uid: u", 1))
+	write(t, dir, "overlay.yaml", "{apiVersion: v1, kind: Service, metadata: {name: web, annotations: {topologyKeys: '[\"unit\"]'}}, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}\n")
+	d := begun(t, dir, filepath.Join(t.TempDir(), ManifestsFile))
+	for range 2 { // and renamed back, torn still
+		if got := services(d); !slices.Equal(got, []string{"web [10.96.0.1] true 1"}) {
+			t.Errorf("in force are %v", got)
+		}
+		must(t, os.Remove(filepath.Join(dir, "cluster.yaml")))
+		write(t, dir, "base.yaml", staysWeb[:40])
+		must(t, d.refresh())
+		if got := services(d); !slices.Equal(got, []string{"web [10.96.0.1] true 1"}) {
+			t.Errorf("moved: in force are %v", got)
+		}
+		must(t, os.Rename(filepath.Join(dir, "base.yaml"), filepath.Join(dir, "cluster.yaml")))
+		must(t, d.refresh())
+	}
+}
+
+// A directory in which files come all the while keeps nobody from beginning when that is over.
+func TestADirectoryThatIsBeingFilled(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "0.yaml", staysWeb)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 1; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = os.WriteFile(filepath.Join(dir, strconv.Itoa(n%500)+"x.yaml"), []byte("# "+strconv.Itoa(n)), 0o600)
+				_ = os.Remove(filepath.Join(dir, strconv.Itoa((n+250)%500)+"x.yaml"))
+			}
+		}
+	}()
+	d := NewDir(dir)
+	for range 20 {
+		if err := d.refresh(); err != nil {
+			t.Errorf("while it is filled: %v", err)
+		}
+	}
+	close(stop)
+	<-done
+	must(t, d.refresh())
+	if got := services(d); len(got) != 1 {
+		t.Errorf("when it is, in force are %v", got)
 	}
 }
 
