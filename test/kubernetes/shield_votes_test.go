@@ -100,11 +100,15 @@ func votes(t *testing.T) {
 			}
 			return nil
 		}
-		_, lease := voter.CoordinationV1().Leases(gridmesh).Create(patient(t), leaseOf("b", "a-1"), metav1.CreateOptions{DryRun: rehearsed.DryRun})
-		if apierrors.IsInvalid(lease) || apierrors.IsForbidden(lease) {
-			lease = nil
-		} else {
-			lease = fmt.Errorf("a Lease is not refused yet: %w", errors.Join(lease))
+		wrong := leaseOf("b", "a-2") // to each of the policies
+		wrong.Labels = nil
+		_, lease := voter.CoordinationV1().Leases(gridmesh).Create(patient(t), wrong, metav1.CreateOptions{DryRun: rehearsed.DryRun})
+		text := refusal(lease)
+		lease = nil
+		for _, why := range []string{notUnits, notOwnName, notOwnUnit} {
+			if !strings.Contains(text, why) {
+				lease = fmt.Errorf("a Lease is not refused with %q yet: %s", why, text)
+			}
 		}
 		return errors.Join(refused(voter, "a-2", set("labels", "x", "y")), refused(voter, "b-1", vote("true")), refused(kubelet, "a-1", vote("true")), lease)
 	})
