@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,14 +101,13 @@ func votes(t *testing.T) {
 			}
 			return nil
 		}
-		wrong := leaseOf("b", "a-2") // to each of the policies
-		wrong.Labels = nil
-		_, lease := voter.CoordinationV1().Leases(gridmesh).Create(patient(t), wrong, metav1.CreateOptions{DryRun: rehearsed.DryRun})
-		text := refusal(lease)
-		lease = nil
-		for _, why := range []string{notUnits, notOwnName, notOwnUnit} {
-			if !strings.Contains(text, why) {
-				lease = fmt.Errorf("a Lease is not refused with %q yet: %s", why, text)
+		var lease error
+		bare := leaseOf("a", "a-1")
+		bare.Labels = nil
+		for why, wrong := range map[string]*coordinationv1.Lease{notOwnUnit: leaseOf("b", "a-1"), notUnits: bare} { // each by a policy of its own
+			_, err := voter.CoordinationV1().Leases(gridmesh).Create(patient(t), wrong, metav1.CreateOptions{DryRun: rehearsed.DryRun})
+			if !strings.Contains(refusal(err), why) {
+				lease = errors.Join(lease, fmt.Errorf("a Lease is not refused with %q yet: %w", why, errors.Join(err)))
 			}
 		}
 		return errors.Join(refused(voter, "a-2", set("labels", "x", "y")), refused(voter, "b-1", vote("true")), refused(kubelet, "a-1", vote("true")), lease)
