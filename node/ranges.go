@@ -37,7 +37,7 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	if snap == c.made {
 		return snap
 	}
-	if !c.begun && l.restored != nil && c.base == nil {
+	if !c.begun && l.restored != nil && !c.known { // what was believed without knowing the pods counts for less
 		c.base, c.known = l.restored.Snapshot.ServiceCIDRs, len(l.restored.PodCIDRs) > 0
 	}
 	c.begun = c.begun || l.restored != nil || l.unread.state == nil // else it may come yet
