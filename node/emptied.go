@@ -11,26 +11,23 @@ const manifestsGone capture.FindingKind = "manifests"
 const manifestsGoneText = "--manifests has nothing, no Service, no Node and no ServiceCIDR, and that is not believed: what is in force stays, if anything is; see that its volume is " +
 	"mounted and its copy complete, or leave a Node there, where no Service is to be served"
 
-// emptied is why the source's newest is not believed; "" where it is. It has nothing any more: a
+// emptied is that the source's newest is not believed, for it has nothing any more: a
 // directory that is a volume which is not mounted, or a copy that has just begun, more often than
 // somebody's wish.
-type emptied string
+type emptied bool
 
 // disbelieves reports whether a snapshot is not to be acted on. Of an API server its feed
 // judges that.
 func (l *loop) disbelieves(snap *topology.Snapshot) bool {
-	var why emptied
-	if l.parts.Cluster == nil && !hasAny(snap) && l.hadAny() {
-		why = manifestsGoneText
-	}
-	if why != l.emptied {
-		l.emptied = why
+	is := emptied(l.parts.Cluster == nil && !hasAny(snap) && l.hadAny())
+	if is != l.emptied {
+		l.emptied = is
 		l.judgeOwn()
 	}
-	if why != "" && l.view == nil && l.restored != nil {
+	if is && l.view == nil && l.restored != nil {
 		l.serveRestored()
 	}
-	return why != ""
+	return bool(is)
 }
 
 // hadAny reports whether anything was served before, or may have been: by a run before,
@@ -51,8 +48,8 @@ func hasAny(snap *topology.Snapshot) bool {
 
 // finding is what is to be said of it.
 func (e emptied) finding() (list []capture.Finding) {
-	if e != "" {
-		list = append(list, capture.Finding{Kind: manifestsGone, Text: string(e)})
+	if e {
+		list = append(list, capture.Finding{Kind: manifestsGone, Text: manifestsGoneText})
 	}
 	return list
 }

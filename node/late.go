@@ -148,7 +148,7 @@ func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 	} else {
 		l.holdLate() // gives it up
 	}
-	if l.emptied != "" {
+	if l.emptied {
 		l.gather() // for it is known by now what was there before
 	}
 }

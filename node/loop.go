@@ -48,7 +48,7 @@ type loop struct {
 
 	live      bool               // the snapshot comes from the source, not from disk
 	raw       *topology.Snapshot // the source's newest; nil before the first
-	emptied   emptied            // why the newest is not believed
+	emptied   emptied            // the newest is not believed
 	counted   *topology.Snapshot // the newest of which no change is to be counted any more
 	snap      *topology.Snapshot // what is in force of it
 	dead      []string           // nodes that count as voted dead, sorted; the view and others hear of it (dead.go)

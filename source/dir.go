@@ -179,7 +179,7 @@ func (d *Dir) look() (looked, error) {
 
 // stands reports whether the files that were read are still those that there are, where any is another than before.
 func (d *Dir) stands(files []file) bool {
-	if len(files) == len(d.base.files) && !slices.ContainsFunc(files, func(f file) bool { return !f.same }) {
+	if unchanged(files, d.base.files) {
 		return true
 	}
 	again, err := list(d.path)
@@ -189,11 +189,16 @@ func (d *Dir) stands(files []file) bool {
 
 // take keeps what was read, and reports whether anything differs from what was kept before.
 func (d *Dir) take(now looked) (changed bool) {
-	changed = len(now.files) != len(d.files) || slices.ContainsFunc(now.files, func(f file) bool { return !f.same })
+	changed = !unchanged(now.files, d.files)
 	if d.files, d.left = now.files, now.left; len(now.files) > 0 { // else somebody is about to mount it, or to copy it
 		d.base = now
 	}
 	return changed
+}
+
+// unchanged reports whether files are those of before, each as it was.
+func unchanged(files, before []file) bool {
+	return len(files) == len(before) && !slices.ContainsFunc(files, func(f file) bool { return !f.same })
 }
 
 // looked is what was found in a look: files, and what lingers of those of before.

@@ -12,7 +12,7 @@ import (
 // lingering is what stays of files that have it no more, nor any other: objects that were moved and are wrong
 // where they are now, and, as long as a file is torn that came as theirs went, what may be in there.
 func (d *Dir) lingering(files []file) []file {
-	if len(files) == len(d.base.files) && !slices.ContainsFunc(files, func(f file) bool { return !f.same }) {
+	if unchanged(files, d.base.files) {
 		return d.base.left
 	}
 	now := scan(files)

@@ -79,7 +79,13 @@ func (d *Dir) Remember(path string, may func() bool) {
 	if m.read == nil {
 		m.read = readMemory
 	}
-	m.asked = atomicfile.Ask(func() (remembers, error) { return m.read(path, d.path) })
+	d.ask()
+}
+
+// ask begins to read what a run before kept.
+func (d *Dir) ask() {
+	path, of, read := d.memory.path, d.path, d.memory.read
+	d.memory.asked = atomicfile.Ask(func() (remembers, error) { return read(path, of) })
 }
 
 // recall waits a little for what a run before kept.
@@ -197,28 +203,23 @@ func chain(older, newer [][]byte) [][]byte {
 func (d *Dir) keep(now time.Time) {
 	m := &d.memory
 	if m.asked == nil && m.unread(now) && !now.Before(m.again) {
-		path, of, read := m.path, d.path, m.read
-		m.again, m.asked = now.Add(time.Second), atomicfile.Ask(func() (remembers, error) { return read(path, of) })
+		d.ask()
 	}
 	if !m.due || m.unread(now) || m.write != nil || now.Before(m.next) || !m.may() || !m.limit.Allow(now, memorySoon, memoryLasting) {
 		return
 	}
-	m.due = false
+	m.due, m.began = false, now
 	all := remembers{d.path, remember(d.base.files), remember(d.base.left)}
 	if all.size() > maxMemory {
 		all.shorten()
 	}
-	if all.size() > maxMemory {
-		m.fault = fmt.Sprintf("what is in force of the manifests is not kept, and after a restart what is wrong by then is left out: compressed it has more than %d MiB; give a directory of what is meant", maxMemory>>20)
-		path := m.path
-		m.began, m.large = now, true
-		m.write = atomicfile.Ask(func() (struct{}, error) { return struct{}{}, os.RemoveAll(path) }) // what was is not what is
-		return
-	}
-	m.large = false
 	path := m.path
-	m.began = now
-	m.write = atomicfile.Ask(func() (struct{}, error) { return struct{}{}, writeMemory(path, all) })
+	put := func() error { return writeMemory(path, all) }
+	if m.large = all.size() > maxMemory; m.large {
+		m.fault = fmt.Sprintf("what is in force of the manifests is not kept, and after a restart what is wrong by then is left out: compressed it has more than %d MiB; give a directory of what is meant", maxMemory>>20)
+		put = func() error { return os.RemoveAll(path) } // what was is not what is
+	}
+	m.write = atomicfile.Ask(func() (struct{}, error) { return struct{}{}, put() })
 }
 
 func (all *remembers) size() (n int) {

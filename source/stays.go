@@ -47,10 +47,8 @@ func (f *file) stay(old file) {
 func soundIn(files []file) map[string]bool {
 	sound := map[string]bool{}
 	for _, f := range files {
-		for _, o := range f.content.taken() {
-			if !f.content.refused[o] {
-				sound[o.key()] = true
-			}
+		for _, key := range f.content.soundKeys() {
+			sound[key] = true
 		}
 	}
 	return sound
@@ -157,7 +155,7 @@ func (m *manifests) take(before *manifests, k keeping) {
 	for i, p := range m.problems {
 		switch {
 		case p.Loss != topology.LostNothing && places[p.Object]:
-			m.problems[i].Text, m.problems[i].Loss = objectStays+withoutLeftOut.Replace(p.Text), topology.LostNewer
+			asBefore(m.problems[i : i+1])
 		case len(k.besides) > 0 && p == *m.broken:
 			m.problems[i].Text += "; what the file had before stays, where it is not in it now: correct it"
 		}
