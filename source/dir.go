@@ -335,13 +335,6 @@ func (d *Dir) build() *topology.Snapshot {
 	return d.builder.Build()
 }
 
-// inOrder are files and what lingers, by path: what is written is put over what is before it.
-func (d *Dir) inOrder() []file {
-	all := slices.Concat(d.files, d.left)
-	slices.SortStableFunc(all, func(a, b file) int { return strings.Compare(a.path, b.path) })
-	return all
-}
-
 // unreadable is a file or directory that the system does not let us read.
 func unreadable(path, why string) topology.Problem {
 	return topology.Problem{Object: "file " + path, Text: "cannot be read; what was read of it last, if anything, stays: " + why, Loss: topology.LostNewer}

@@ -3,6 +3,7 @@ package source
 import (
 	"bytes"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -36,6 +37,20 @@ func (d *Dir) lingering(files []file) []file {
 	}
 	return left
 }
+
+// inOrder are files as they were asked for, with what lingers where it was among them: what is written is put
+// over what is before it.
+func (d *Dir) inOrder() []file {
+	if len(d.left) == 0 {
+		return d.files
+	}
+	all := slices.Concat(d.files, d.left)
+	slices.SortStableFunc(all, func(a, b file) int { return strings.Compare(a.order(), b.order()) })
+	return all
+}
+
+// order sorts files of a directory as they are listed: what is in a folder comes before what is beside it.
+func (f *file) order() string { return strings.ReplaceAll(f.name, string(filepath.Separator), "\x00") }
 
 // scanned is what there is in files by now.
 type scanned struct {

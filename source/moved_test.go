@@ -79,24 +79,30 @@ func TestWhatIsMovedStays(t *testing.T) {
 	}
 }
 
-// What an API server told, and lingers, stays below what is written to be put over it.
+// What an API server told, and lingers, stays below what is written to be put over it, in the order that files
+// are read in: what is in a folder comes before what is beside it.
 func TestWhatLingersIsPutOver(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, "cluster.yaml", strings.Replace(staysWeb, "name: web", "name: web, uid: u", 1))
-	write(t, dir, "overlay.yaml", "{apiVersion: v1, kind: Service, metadata: {name: web, annotations: {topologyKeys: '[\"unit\"]'}}, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}\n")
-	d := begun(t, dir, filepath.Join(t.TempDir(), ManifestsFile))
-	for range 2 { // and renamed back, torn still
-		if got := services(d); !slices.Equal(got, []string{"web [10.96.0.1] true 1"}) {
-			t.Errorf("in force are %v", got)
-		}
-		must(t, os.Remove(filepath.Join(dir, "cluster.yaml")))
-		write(t, dir, "base.yaml", staysWeb[:40])
-		must(t, d.refresh())
-		if got := services(d); !slices.Equal(got, []string{"web [10.96.0.1] true 1"}) {
-			t.Errorf("moved: in force are %v", got)
-		}
-		must(t, os.Rename(filepath.Join(dir, "base.yaml"), filepath.Join(dir, "cluster.yaml")))
-		must(t, d.refresh())
+	for base, overlay := range map[string]string{"cluster.yaml": "overlay.yaml", "all/cluster.yaml": "all.yaml"} {
+		t.Run(base, func(t *testing.T) {
+			dir := t.TempDir()
+			must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, base)), 0o700))
+			write(t, dir, base, strings.Replace(staysWeb, "name: web", "name: web, uid: u", 1))
+			write(t, dir, overlay, "{apiVersion: v1, kind: Service, metadata: {name: web, annotations: {topologyKeys: '[\"unit\"]'}}, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}\n")
+			d, moved := begun(t, dir, filepath.Join(t.TempDir(), ManifestsFile)), filepath.Join(filepath.Dir(base), "base.yaml")
+			for range 2 { // and renamed back, torn still
+				if got := services(d); !slices.Equal(got, []string{"web [10.96.0.1] true 1"}) {
+					t.Errorf("in force are %v", got)
+				}
+				must(t, os.Remove(filepath.Join(dir, base)))
+				write(t, dir, moved, staysWeb[:40])
+				must(t, d.refresh())
+				if got := services(d); !slices.Equal(got, []string{"web [10.96.0.1] true 1"}) {
+					t.Errorf("moved: in force are %v", got)
+				}
+				must(t, os.Rename(filepath.Join(dir, moved), filepath.Join(dir, base)))
+				must(t, d.refresh())
+			}
+		})
 	}
 }
 
