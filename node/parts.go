@@ -64,7 +64,7 @@ type Parts struct {
 	PodCIDRs func(node string) []netip.Prefix
 	// Remember has the Source begin with what it kept in a file, and keep it there as long as it may; nil
 	// where nothing is. It is called before the Source runs.
-	Remember func(path string, may func() bool)
+	Remember func(path string, may func() bool, took func(error))
 	// Cluster is the API server; nil where there is none.
 	Cluster Cluster
 	// Usable reports whether what was given to find the Source by could ever be used since the

@@ -105,7 +105,7 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	notebook := statedir.Notebook{Dir: a.cfg.StateDir, Boot: statedir.BootID()}
 	unread := a.readDisk(notebook)
 	if a.parts.Remember != nil {
-		a.parts.Remember(filepath.Join(a.cfg.StateDir, source.ManifestsFile), func() bool { return !a.dir.Others() })
+		a.parts.Remember(filepath.Join(a.cfg.StateDir, source.ManifestsFile), func() bool { return !a.dir.Others() }, func(err error) { a.dir.Took(statedir.KeptManifests, err) })
 	}
 	st := a.soonState(&unread)
 	pods, err := a.knownPods(st)

@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -31,8 +30,9 @@ type Dir struct {
 	left    []file // what lingers of others
 	base    looked // of the last look that found anything: what stays is of that
 	begun   time.Time
-	seen    bool   // it could be read once
-	away    string // why the directory cannot be read; "" where it can
+	seen    bool      // it could be read once
+	moving  time.Time // since when no look of it is the same as the next; zero where one was
+	away    string    // why the directory cannot be read; "" where it can
 	builder *topology.Builder
 	built   counted // what the builder holds
 	pods    atomic.Pointer[podRanges]
@@ -45,6 +45,8 @@ type Dir struct {
 type file struct {
 	name    string // below what is followed; "." for that itself, where it is a file
 	path    string
+	is      string // which of the disk it is, wherever links lead
+	gone    bool   // it was listed, and not there when it was read
 	version string // differs when the file does; "": nobody knows
 	sum     string // of what was read
 	content *manifests
@@ -94,7 +96,7 @@ func (d *Dir) Run(ctx context.Context) error {
 	d.begun = time.Now()
 	for d.recall(); ; {
 		err := d.refresh()
-		if err != nil && !d.Awaits {
+		if err != nil && !d.Awaits && !errors.Is(err, errMoving) {
 			return err
 		}
 		d.unread.Store(&err)
@@ -105,6 +107,7 @@ func (d *Dir) Run(ctx context.Context) error {
 			d.recalled(got)
 		case got := <-d.memory.write.Late():
 			d.memory.wrote(got.Err, time.Now())
+			d.forgive()
 		case <-ctx.Done():
 			d.finish()
 			return nil
@@ -128,8 +131,10 @@ func (d *Dir) refresh() error {
 	_, again := d.Get()
 	now, err := d.look()
 	switch {
-	case errors.Is(err, errMoving):
+	case errors.Is(err, errMoving) && !d.movesOn(time.Now()):
 		return nil // somebody is about it: the next look tells
+	case errors.Is(err, errMoving) && !again:
+		return err // and no state of it was seen
 	case err != nil && !again && !d.seen:
 		return err
 	}
@@ -137,7 +142,7 @@ func (d *Dir) refresh() error {
 	if err != nil {
 		away = err.Error()
 	} else {
-		d.seen, changed = true, d.take(now)
+		d.seen, d.moving, changed = true, time.Time{}, d.take(now)
 		d.memory.due = d.memory.due || d.memory.path != "" && changed && len(now.files) > 0
 		d.Contacted(time.Now())
 	}
@@ -149,42 +154,6 @@ func (d *Dir) refresh() error {
 		d.Publish(d.build())
 	}
 	return nil
-}
-
-// looks are how often a directory is looked at that is another one by then each time.
-const looks = 3
-
-// errMoving is a directory that was another one each time that it was read.
-var errMoving = errors.New("read manifests: it changes all the while")
-
-// look reads the files of the directory. A link may be led elsewhere meanwhile, and what it led to be
-// removed, or a file renamed that was not listed yet: that is no state of either.
-func (d *Dir) look() (looked, error) {
-	for range looks {
-		top, err := filepath.EvalSymlinks(d.path)
-		if err != nil {
-			return looked{}, fmt.Errorf("read manifests: %w", withPath(d.path, err))
-		}
-		var now looked
-		files, err := list(d.path)
-		if err == nil {
-			now = d.read(files)
-		}
-		if to, gone := filepath.EvalSymlinks(d.path); gone == nil && to == top && (err != nil || d.stands(now.files)) {
-			return now, err
-		}
-	}
-	return looked{}, errMoving
-}
-
-// stands reports whether the files that were read are still those that there are, where any is another than before.
-func (d *Dir) stands(files []file) bool {
-	if unchanged(files, d.base.files) {
-		return true
-	}
-	again, err := list(d.path)
-	own := slices.DeleteFunc(slices.Clone(files), func(f file) bool { return f.stays })
-	return err == nil && slices.EqualFunc(own, again, func(a, b file) bool { return a.name == b.name })
 }
 
 // take keeps what was read, and reports whether anything differs from what was kept before.

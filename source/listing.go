@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,38 +23,96 @@ func list(path string) (files []file, err error) {
 	if info, err := os.Stat(top); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("read manifests: %s is neither a file nor a directory (its mode is %s); give one of these", path, info.Mode())
 	}
-	var bytes int64
-	err = filepath.WalkDir(top, func(p string, e os.DirEntry, err error) error {
-		if err != nil && p == top {
-			return err
-		}
-		if err != nil {
-			files = append(files, file{name: below(top, p), path: p, fault: err.Error(), folder: true})
-			return nil //nolint:nilerr // the others go on
-		}
-		if e.IsDir() && p != top && strings.HasPrefix(e.Name(), ".") { // as .git, and what a mounted ConfigMap's links lead to
-			return filepath.SkipDir
-		}
-		if e.IsDir() || p != top && !isManifest(p) {
-			return nil
-		}
-		f, size, there := look(p)
-		if there {
-			f.name = below(top, p)
-			if p == top {
-				f.asked = path
-			}
-			files = append(files, f)
-		}
-		if bytes += size; bytes > MaxDir {
-			return fmt.Errorf("%s has more than %d bytes of manifests; give a directory of what is meant", path, MaxDir)
-		}
-		return nil
-	})
-	if err != nil {
+	l := lister{path: path, top: top, linked: mostHidden}
+	if err := l.walk(top, top); err != nil {
 		return nil, fmt.Errorf("read manifests: %w", err)
 	}
-	return files, nil
+	return l.files, nil
+}
+
+// lister finds manifests.
+type lister struct {
+	path, top string // as it was given, and where that is
+	files     []file
+	bytes     int64
+	linked    int // files that may be looked at behind links to other folders
+}
+
+// walk finds those below a folder, as it is called: a link may lead there.
+func (l *lister) walk(dir, as string) error {
+	return filepath.WalkDir(dir, func(p string, e os.DirEntry, err error) error {
+		if err != nil && p == l.top {
+			return err
+		}
+		called := p
+		if dir != as {
+			called = as + p[len(dir):]
+		}
+		if err != nil {
+			l.files = append(l.files, file{name: below(l.top, called), path: called, fault: err.Error(), folder: true})
+			return nil //nolint:nilerr // the others go on
+		}
+		if e.IsDir() && p != dir && strings.HasPrefix(e.Name(), ".") { // as .git, and what a mounted ConfigMap's links lead to
+			return filepath.SkipDir
+		}
+		if e.Type()&os.ModeSymlink != 0 && p != dir {
+			if to, is := leadsToFolder(p); is {
+				return l.link(called, to, dir == l.top)
+			}
+		}
+		if e.IsDir() || p != l.top && (!isManifest(p) || ofEditors(e.Name())) {
+			return nil
+		}
+		return l.add(called)
+	})
+}
+
+func (l *lister) add(p string) error {
+	f, size, there := look(p)
+	if there {
+		f.name = below(l.top, p)
+		if p == l.top {
+			f.asked = l.path
+		}
+		l.files = append(l.files, f)
+	}
+	if l.bytes += size; l.bytes > MaxDir {
+		return fmt.Errorf("%s has more than %d bytes of manifests; give a directory of what is meant", l.path, MaxDir)
+	}
+	return nil
+}
+
+// leadsToFolder is where a link leads, if that is a folder.
+func leadsToFolder(link string) (to string, is bool) {
+	if info, err := os.Stat(link); err != nil || !info.IsDir() {
+		return "", false
+	}
+	to, err := filepath.EvalSymlinks(link)
+	return to, err == nil
+}
+
+// link follows a link to a folder that is read nowhere else: of a ConfigMap whose keys are mounted into folders the
+// links lead to hidden ones beside. Where another one leads is told, if there are manifests.
+// Hidden ones are not read, and no link behind a link is followed: it may lead round.
+func (l *lister) link(p, to string, first bool) error {
+	if strings.HasPrefix(filepath.Base(p), ".") {
+		return nil
+	}
+	rest := below(l.top, to)
+	steps := strings.Split(rest, string(filepath.Separator))
+	if within := steps[0] != ".." && !filepath.IsAbs(rest); first && within && slices.ContainsFunc(steps, func(s string) bool { return len(s) > 1 && s[0] == '.' }) {
+		return l.walk(to, p)
+	}
+	if holdsManifests(to, &l.linked) {
+		l.files = append(l.files, file{name: below(l.top, p), path: p, fault: "it is a link to a folder, which is not followed; put the folder here, or give that one", folder: true})
+	}
+	return nil
+}
+
+// ofEditors reports whether a name is that of what editors and copying tools put beside a file: a lock of Emacs, the other
+// half of a file of a Mac.
+func ofEditors(name string) bool {
+	return strings.HasPrefix(name, ".#") || strings.HasPrefix(name, "._")
 }
 
 // below is a path below another, "." for that itself.
@@ -91,12 +150,18 @@ func look(p string) (f file, size int64, there bool) {
 	case !info.Mode().IsRegular():
 		f.fault = noFile
 	default:
-		f.version = version(info, time.Now())
+		f.is, f.version = identity(info), version(info, time.Now())
 		if size = info.Size(); size > MaxFile { // it is left out
 			size = 0
 		}
 	}
 	return f, size, true
+}
+
+// identity is that of a file on its disk.
+func identity(info os.FileInfo) string {
+	st := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprint(st.Dev, st.Ino)
 }
 
 // settled is how long a file must have been as it is: of two writes within a tick of

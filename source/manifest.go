@@ -93,6 +93,7 @@ func (m *manifests) file(f *file) error {
 	data, size, err := readFile(f.path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
+		f.gone = true
 		return nil
 	case err != nil:
 		return fmt.Errorf("read manifests: %w", err)

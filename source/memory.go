@@ -2,13 +2,10 @@ package source
 
 import (
 	"bytes"
-	"compress/gzip"
-	"crypto/sha256"
-	"encoding/gob"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -31,6 +28,7 @@ const (
 	memorySoon     = 20               // writes may come as soon
 	memoryLasting  = 5 * time.Second  // and where edits go on and on one each time
 	memoryPatience = time.Second      // with a disk that does not answer
+	memorySlow     = 10 * time.Second // a write may take
 	memoryLate     = time.Minute      // where something is wrong
 	memoryGiveUp   = 10 * time.Minute // with one that cannot be read
 )
@@ -41,6 +39,7 @@ const (
 type memory struct {
 	path  string
 	may   func() bool                              // nobody else keeps anything there
+	took  func(error)                              // told what became of a write, and of one that takes long
 	asked *atomicfile.Asked[remembers]             // what a run before kept; nil once that is known
 	write *atomicfile.Asked[struct{}]              // nil for none
 	read  func(path, of string) (remembers, error) // of a disk
@@ -72,10 +71,11 @@ type remembers struct {
 }
 
 // Remember has Run begin with what a run before kept at path, if that is of the same directory, and keep
-// what is in force there, as long as it may. It is called before Run.
-func (d *Dir) Remember(path string, may func() bool) {
+// what is in force there, as long as it may; took is told what became of that: nil where it is kept. It is called
+// before Run.
+func (d *Dir) Remember(path string, may func() bool, took func(error)) {
 	m := &d.memory
-	m.path, m.may = path, may
+	m.path, m.may, m.took = path, may, took
 	if m.read == nil {
 		m.read = readMemory
 	}
@@ -84,8 +84,16 @@ func (d *Dir) Remember(path string, may func() bool) {
 
 // ask begins to read what a run before kept.
 func (d *Dir) ask() {
-	path, of, read := d.memory.path, d.path, d.memory.read
+	path, of, read := d.memory.path, d.spelt(), d.memory.read
 	d.memory.asked = atomicfile.Ask(func() (remembers, error) { return read(path, of) })
+}
+
+// spelt is the directory, however it was written. What links lead to it may be another one each time.
+func (d *Dir) spelt() string {
+	if abs, err := filepath.Abs(d.path); err == nil {
+		return abs
+	}
+	return d.path
 }
 
 // recall waits a little for what a run before kept.
@@ -160,13 +168,23 @@ func (m *memory) told() string {
 	return m.lost + m.fault
 }
 
+// forgive has it told no more that what a run before had is not known, once that is of no account: nothing is wrong,
+// and what is in force is kept.
+func (d *Dir) forgive() {
+	if m := &d.memory; m.fault == "" && m.since.IsZero() && !slices.ContainsFunc(d.files, file.wrong) {
+		m.lost = ""
+	}
+}
+
+// wrong reports whether something of a file is not in force.
+func (f file) wrong() bool {
+	return f.fault != "" || f.torn != nil || f.content.broken != nil || len(f.content.refused)+len(f.content.leftOut) > 0
+}
+
 // waits reports whether nothing is said yet, for something is wrong, and what was there before may still come.
 func (d *Dir) waits() bool {
-	wrong := func(f file) bool {
-		return f.fault != "" || f.content.broken != nil || len(f.content.refused)+len(f.content.leftOut) > 0
-	}
 	now := time.Now()
-	return d.memory.unread(now) && now.Sub(d.begun) < memoryLate && slices.ContainsFunc(d.files, wrong)
+	return d.memory.unread(now) && now.Sub(d.begun) < memoryLate && slices.ContainsFunc(d.files, file.wrong)
 }
 
 // replay is a file as whoever saw it change would have it.
@@ -199,24 +217,27 @@ func chain(older, newer [][]byte) [][]byte {
 	return all
 }
 
+var errTooLarge = fmt.Errorf("compressed it has more than %d MiB; give a directory of what is meant", maxMemory>>20)
+
 // keep writes what is in force, where that is another than what was written, beside who calls it.
 func (d *Dir) keep(now time.Time) {
 	m := &d.memory
 	if m.asked == nil && m.unread(now) && !now.Before(m.again) {
 		d.ask()
 	}
+	m.slow(now)
 	if !m.due || m.unread(now) || m.write != nil || now.Before(m.next) || !m.may() || !m.limit.Allow(now, memorySoon, memoryLasting) {
 		return
 	}
 	m.due, m.began = false, now
-	all := remembers{d.path, remember(d.base.files), remember(d.base.left)}
+	all := remembers{d.spelt(), remember(d.base.files), remember(d.base.left)}
 	if all.size() > maxMemory {
 		all.shorten()
 	}
 	path := m.path
 	put := func() error { return writeMemory(path, all) }
 	if m.large = all.size() > maxMemory; m.large {
-		m.fault = fmt.Sprintf("what is in force of the manifests is not kept, and after a restart what is wrong by then is left out: compressed it has more than %d MiB; give a directory of what is meant", maxMemory>>20)
+		m.fault = "what is in force of the manifests is not kept, and after a restart what is wrong by then is left out: " + errTooLarge.Error()
 		put = func() error { return os.RemoveAll(path) } // what was is not what is
 	}
 	m.write = atomicfile.Ask(func() (struct{}, error) { return struct{}{}, put() })
@@ -249,15 +270,27 @@ func remember(files []file) (list []remembered) {
 	return list
 }
 
+// notKept is what is said where the memory takes nothing.
+const notKept = "what is in force of the manifests is not kept, and after a restart what is wrong by then is as it was when it was kept last: "
+
 // wrote notes what became of a write.
 func (m *memory) wrote(err error, now time.Time) {
 	if m.write, m.next = nil, now.Add(max(memoryEvery, memoryPart*now.Sub(m.began))); m.large {
+		m.took(errTooLarge)
 		return
 	}
-	m.fault = ""
-	if err != nil {
+	m.took(err)
+	if m.fault = ""; err != nil {
 		m.due = true
-		m.fault = "what is in force of the manifests is not kept, and after a restart what is wrong by then is as it was when it was kept last: " + err.Error()
+		m.fault = notKept + err.Error()
+	}
+}
+
+// slow tells of a write that takes long: the disk may hang, and never say so.
+func (m *memory) slow(now time.Time) {
+	if m.write != nil && m.fault == "" && now.Sub(m.began) > memorySlow {
+		m.took(atomicfile.ErrLate)
+		m.fault = notKept + atomicfile.ErrLate.Error()
 	}
 }
 
@@ -274,74 +307,4 @@ func (d *Dir) finish() {
 		}
 		m.write = nil
 	}
-}
-
-// packed is a version of a file as it is kept.
-func packed(text []byte) []byte {
-	var b bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // fails for other levels alone
-	_, err := w.Write(text)
-	if err = errors.Join(err, w.Close()); err != nil {
-		return nil // memory takes all
-	}
-	return slices.Clip(b.Bytes())
-}
-
-func unpacked(version []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(version))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.LimitReader(r, MaxFile))
-}
-
-// writeMemory writes the magic, the SHA-256 of what follows, and that.
-func writeMemory(path string, all remembers) error {
-	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(all); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	sum := sha256.Sum256(b.Bytes())
-	return atomicfile.Write(path, slices.Concat([]byte(MemoryMagic), sum[:], b.Bytes()))
-}
-
-// readMemory is what was kept of a path; none is no error. What cannot be taken apart is set aside.
-func readMemory(path, of string) (remembers, error) {
-	data, _, err := atomicfile.Read(path, 2*maxMemory)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return remembers{}, nil
-	case err != nil && !errors.Is(err, atomicfile.ErrOdd):
-		return remembers{}, fmt.Errorf("%w: %w", errNotRead, err)
-	}
-	var all remembers
-	if err == nil {
-		all, err = decodeMemory(data)
-	}
-	if err != nil {
-		aside, rename := atomicfile.SetAside(path)
-		if rename != nil {
-			return remembers{}, errors.Join(err, rename)
-		}
-		return remembers{}, fmt.Errorf("%s: %w; it was set aside as %s", path, err, aside)
-	}
-	if all.Of != of {
-		return remembers{}, nil
-	}
-	return all, nil
-}
-
-func decodeMemory(data []byte) (all remembers, err error) {
-	rest, is := bytes.CutPrefix(data, []byte(MemoryMagic))
-	if !is || len(rest) < sha256.Size {
-		return all, errors.New("is not what was kept of manifests")
-	}
-	sum, rest := rest[:sha256.Size], rest[sha256.Size:]
-	if is := sha256.Sum256(rest); !bytes.Equal(is[:], sum) {
-		return all, errors.New("is damaged")
-	}
-	if err := gob.NewDecoder(bytes.NewReader(rest)).Decode(&all); err != nil {
-		return remembers{}, fmt.Errorf("cannot be taken apart: %w", err)
-	}
-	return all, nil
 }

@@ -22,7 +22,7 @@ func always() bool { return true }
 func begun(t *testing.T, dir, memory string) *Dir {
 	t.Helper()
 	d := NewDir(dir)
-	d.Remember(memory, always)
+	d.Remember(memory, always, func(error) {})
 	d.recall()
 	if err := d.refresh(); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestWhatWasInForceComesLate(t *testing.T) {
 		answer := make(chan struct{})
 		d := NewDir(dir)
 		d.memory.read = func(path, of string) (remembers, error) { <-answer; return readMemory(path, of) }
-		d.Remember(path, always)
+		d.Remember(path, always, func(error) {})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- d.Run(ctx) }()
@@ -239,7 +239,7 @@ func TestWhatWasInForceCannotBeReadAtFirst(t *testing.T) {
 				}
 				return readMemory(path, of)
 			}
-			d.Remember(path, always)
+			d.Remember(path, always, func(error) {})
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- d.Run(ctx) }()
@@ -287,7 +287,7 @@ func TestWhatCannotBeKept(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) { // and is tried again
 		d, away := NewDir(dir), filepath.Join(t.TempDir(), "away")
-		d.Remember(filepath.Join(away, ManifestsFile), always)
+		d.Remember(filepath.Join(away, ManifestsFile), always, func(error) {})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- d.Run(ctx) }()

@@ -189,7 +189,7 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 		must(t, err)
 		must(t, source.NewKeeper(in(source.StateFile), 0).Write(&source.State{Snapshot: topology.NewBuilder().Build()}, at))
 		manifests := source.NewDir(writeManifest(t))
-		manifests.Remember(in(source.ManifestsFile), func() bool { return true })
+		manifests.Remember(in(source.ManifestsFile), func() bool { return true }, func(error) {})
 		ctx, cancel := context.WithCancel(t.Context())
 		wake := manifests.Wake()
 		go func() { <-wake; cancel() }()

@@ -42,6 +42,7 @@ const (
 	keptLock Kept = iota // the lock's own to tell
 	KeptState
 	KeptNote
+	KeptManifests
 	keptKinds
 )
 
