@@ -164,8 +164,8 @@ heal: build images race kube envoy ## cut a unit's uplink for CUT (5m) and heal 
 bounds: build images race kube envoy ## tenants that ask for much, whole (make test has a tenth of it): thousands of UDP ports, of endpoints and of half-open connections, a scan of all frontends, a Service of 131,000 on real nodes
 	BOUNDS_WHOLE=1 GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 1 -v ./test/datapath ./test/kubernetes/real -run '^(TestKernelServesCrowds|TestAPodScansAllFrontends|TestHalfOpenConnections|TestATenantAsksForMuch)$$'
 
-demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running)
-	@$(BIN)/lab demo $(if $(KEEP),--keep)
+demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running; HEALTH=1 shows what becomes of a node that only lost its uplink, and of one that died)
+	@$(BIN)/lab demo $(if $(KEEP),--keep) $(if $(HEALTH),--health)
 
 demo-soak: build kube envoy ## the demo 50 times beside 3 processes that spin; none may fail (SOAK_RUNS, SOAK_SPIN)
 	@$(BIN)/lab soak --runs $(or $(SOAK_RUNS),50) --spin $(or $(SOAK_SPIN),3)
@@ -200,7 +200,7 @@ conformance: conformance-check build images kube envoy conformance-programs ## K
 comma := ,
 space := $(subst ,, )
 # One or two of each kind: affinity, node ports, policies, hints, named ports, UDP whose pods change, DNS, hairpin, both families.
-SLICE := Conntrack should be able to (preserve UDP traffic when server pod cycles for a (ClusterIP|NodePort) service|cleanup)|DNS should provide DNS for services|Secondary IP Family.*should function for (pod-Service|endpoint-Service): (http|udp)|PreferSameNode and fall|Services should (allow pods to hairpin|be able to create a functioning NodePort|be rejected when no|fallback to local terminating endpoints.*internalTrafficPolicy|have session affinity work for (service with type clusterIP|NodePort service)|implement NodePort and HealthCheck|implement service.kubernetes.io/(headless|service-proxy-name)|preserve source pod IP|serve endpoints on same port and different protocols|support externalTrafficPolicy=Local|support named targetPorts)
+SLICE := ^\[sig-network\].*(Conntrack should be able to (preserve UDP traffic when server pod cycles for a (ClusterIP|NodePort) service|cleanup)|DNS should provide DNS for services|Secondary IP Family.*should function for (pod-Service|endpoint-Service): (http|udp)|PreferSameNode and fall|Services should (allow pods to hairpin|be able to create a functioning NodePort|be rejected when no|fallback to local terminating endpoints.*internalTrafficPolicy|have session affinity work for (service with type clusterIP|NodePort service)|implement NodePort and HealthCheck|implement service.kubernetes.io/(headless|service-proxy-name)|preserve source pod IP|serve endpoints on same port and different protocols|support externalTrafficPolicy=Local|support named targetPorts))
 
 conformance-slice: ## Kubernetes' own network specs, some of each kind, with gridmesh: minutes, as CI runs them
 	@$(MAKE) --no-print-directory conformance PROXIES=gridmesh FOCUS='$(SLICE)'
