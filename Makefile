@@ -46,19 +46,20 @@ TAG        ?= dev
 # to; programs are linked by make build.
 BUILT_TESTS   := ./test/docs/ ./test/coredns/
 LONG_TESTS    := ./capture/ ./node/ ./kube/feed/ ./grid/ ./xds/ ./cmd/gridmesh-agent/ ./grid/plan/ ./kube/objects/ ./xds/render/ ./topology/ ./source/
-NO_TESTS      := ./test/bench/ ./test/health/
+NO_TESTS      := ./test/bench/
 # They wait for half of their time and more, each in namespaces of its own: two run at
 # a time, as when all were green on one core; three took as long on two. The longest
 # first; kubernetes/ is the longest by far, and goes in two parts: what has Grid in its
 # name, and the rest.
-CLUSTER_TESTS := ./test/kubernetes/ ./test/kubernetes/real/ ./test/datapath/ ./test/lab/walk/ ./test/soak/ ./test/flows/
-PARTS         := kubernetes kubernetes/real datapath kubernetes+Grid lab/walk soak flows
+CLUSTER_TESTS := ./test/kubernetes/ ./test/kubernetes/real/ ./test/datapath/ ./test/health/ ./test/lab/walk/ ./test/soak/ ./test/flows/
+PARTS         := kubernetes kubernetes/real datapath kubernetes+Grid soak health lab/walk flows
 AT_ONCE       ?= 2
 # Tests of a minute, and more, each, of which a shorter one of make test holds the same
 # (docs/testing.md, "What make long runs"): make long runs them.
 LONG := TestMigration TestHealDarkensNoUnit TestTheControllerInstallsPolicies TestWhatShieldPoliciesCost TestWhatShieldsWhileAnAPIServerStarts TestWebhookRotatesUnderLoad \
 	TestGridsAmongOthers TestWithoutGridsNothingDiffers TestGridMadeAnewUnheard TestGridsAndWhoElseWrites \
 	TestDeployedOnRealNodes TestKilledRealLeavesNothing TestKilledLeavesNothing \
+	TestUplinkOfTheWholeUnit TestANodeThatItsUnitDoesNotSee TestTheVoteIsHeard \
 	TestPoliciesThatComeWhileConnectionsRun TestOnePodDoesNotTakeAllConnections TestMoreEndpointsThanEnvoyMayHold TestABurstIsClosedAgain
 # A machine of one core needs most of it; a quiet one of two a fifth.
 CLUSTER_TIME  := 90m
@@ -66,7 +67,7 @@ CLUSTER_TIME  := 90m
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test long $(PARTS:%=part-%) kubeproxy-twin flows heal health healthsim shield-cost bounds demo demo-soak soak conformance conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test long $(PARTS:%=part-%) kubeproxy-twin flows heal health healthsim shield-cost bounds demo demo-soak soak conformance conformance-slice conformance-check conformance-programs lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -125,7 +126,7 @@ $(PARTS:%=part-%):
 
 long: build images race kube envoy resolvers helm ## the long tests, which make test leaves out (half an hour)
 	@$(BIN)/lab-worker left-out
-	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p $(AT_ONCE) -timeout $(CLUSTER_TIME) $(filter-out ./test/soak/ ./test/flows/,$(CLUSTER_TESTS)) -run '$(long)'
+	GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p $(AT_ONCE) -timeout $(CLUSTER_TIME) $(filter-out ./test/soak/ ./test/flows/ ./test/health/,$(CLUSTER_TESTS)) -run '$(long)'
 	$(MAKE) --no-print-directory health
 
 # Of this machine's architecture, which real nodes run.
@@ -163,8 +164,8 @@ heal: build images race kube envoy ## cut a unit's uplink for CUT (5m) and heal 
 bounds: build images race kube envoy ## tenants that ask for much, whole (make test has a tenth of it): thousands of UDP ports, of endpoints and of half-open connections, a scan of all frontends, a Service of 131,000 on real nodes
 	BOUNDS_WHOLE=1 GRIDMESH_RACE=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -count=1 -p 1 -v ./test/datapath ./test/kubernetes/real -run '^(TestKernelServesCrowds|TestAPodScansAllFrontends|TestHalfOpenConnections|TestATenantAsksForMuch)$$'
 
-demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running)
-	@$(BIN)/lab demo $(if $(KEEP),--keep)
+demo: build kube envoy ## the main job, shown: two units, cut and killed (KEEP=1 leaves it running; HEALTH=1 shows what becomes of a node that only lost its uplink, and of one that died)
+	@$(BIN)/lab demo $(if $(KEEP),--keep) $(if $(HEALTH),--health)
 
 demo-soak: build kube envoy ## the demo 50 times beside 3 processes that spin; none may fail (SOAK_RUNS, SOAK_SPIN)
 	@$(BIN)/lab soak --runs $(or $(SOAK_RUNS),50) --spin $(or $(SOAK_SPIN),3)
@@ -189,11 +190,20 @@ conformance-check: ## say what this machine lacks for conformance, before anythi
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/conformance-run ./test/conformance
 	@$(BIN)/conformance-run check
 
+conformance: ARCHS = $(shell $(GO) env GOARCH)
 conformance: conformance-check build images kube envoy conformance-programs ## Kubernetes' own network specs with kube-proxy and gridmesh, side by side (FOCUS, RESUME=1, PROXIES; needs root and containerd; not in "make test")
 	@status=0; for proxy in $(or $(PROXIES),kube-proxy gridmesh gridmesh-envoy gridmesh-kernel); do \
 		$(BIN)/conformance-run run --proxy $$proxy $(if $(FOCUS),--focus '$(FOCUS)') $(if $(RESUME),--resume) || status=$$?; \
 		if [ $$status = 130 ]; then exit 130; fi; done; \
-	$(BIN)/conformance-run report $(if $(FOCUS),--focus '$(FOCUS)') || status=1; exit $$status
+	$(BIN)/conformance-run report $(if $(PROXIES),--proxies '$(subst $(space),$(comma),$(strip $(PROXIES)))') $(if $(FOCUS),--focus '$(FOCUS)') || status=1; exit $$status
+
+comma := ,
+space := $(subst ,, )
+# One or two of each kind: affinity, node ports, policies, hints, named ports, UDP whose pods change, DNS, hairpin, both families.
+SLICE := ^\[sig-network\].*(Conntrack should be able to (preserve UDP traffic when server pod cycles for a (ClusterIP|NodePort) service|cleanup)|DNS should provide DNS for services|Secondary IP Family.*should function for (pod-Service|endpoint-Service): (http|udp)|PreferSameNode and fall|Services should (allow pods to hairpin|be able to create a functioning NodePort|be rejected when no|fallback to local terminating endpoints.*internalTrafficPolicy|have session affinity work for (service with type clusterIP|NodePort service)|implement NodePort and HealthCheck|implement service.kubernetes.io/(headless|service-proxy-name)|preserve source pod IP|serve endpoints on same port and different protocols|support externalTrafficPolicy=Local|support named targetPorts))
+
+conformance-slice: ## Kubernetes' own network specs, some of each kind, with gridmesh: minutes, as CI runs them
+	@$(MAKE) --no-print-directory conformance PROXIES=gridmesh FOCUS='$(SLICE)'
 
 # It reads what tests with the race detector were compiled to.
 lint: ## golangci-lint

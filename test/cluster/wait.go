@@ -79,13 +79,15 @@ func (c *Cluster) Pods(ctx context.Context, namespace, selector string) ([]corev
 	return list.Items, nil
 }
 
-// ReadyPods lists the pods of a label. That there are others than n, or that
+// ReadyPods lists the pods of a label, but for those that are evicted. That there are others than n, or that
 // not all are ready, is an error.
 func (c *Cluster) ReadyPods(ctx context.Context, namespace, selector string, n int) ([]corev1.Pod, error) {
 	list, err := c.Pods(ctx, namespace, selector)
 	if err != nil {
 		return nil, err
 	}
+	// The kubelet of a node that died confirms no end of a pod.
+	list = slices.DeleteFunc(list, func(p corev1.Pod) bool { return evicted(&p) })
 	ready, why := 0, ""
 	for i := range list {
 		if p := &list[i]; isReady(p) {
@@ -98,6 +100,13 @@ func (c *Cluster) ReadyPods(ctx context.Context, namespace, selector string, n i
 		return nil, fmt.Errorf("%d of %d pods are ready, %d wanted%s", ready, len(list), n, why)
 	}
 	return list, nil
+}
+
+// evicted reports whether a pod was, as its node was taken for lost.
+func evicted(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "DeletionByTaintManager"
+	})
 }
 
 func isReady(p *corev1.Pod) bool {

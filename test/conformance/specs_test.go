@@ -133,7 +133,7 @@ func TestExpectedIsWellFormed(t *testing.T) {
 		}
 	}
 	all := score.Results{}
-	if worse, _ := all.Compare(list); len(worse) != len(score.Proxies)*len(list) || len(worse) == 0 {
+	if worse, _ := all.Compare(list, score.Proxies...); len(worse) != len(score.Proxies)*len(list) || len(worse) == 0 {
 		t.Errorf("nothing was run, and %d of %d are worse", len(worse), len(score.Proxies)*len(list))
 	}
 }

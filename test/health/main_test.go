@@ -2,17 +2,11 @@ package health
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
-
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
@@ -62,33 +56,23 @@ func patient(t *testing.T) context.Context {
 // voter is a node's daemon.
 type voter struct {
 	*edge.Process
-	flags []string
-	node  *cluster.Node
+	node, state string
 }
 
 func (v *voter) start(t *testing.T) {
 	t.Helper()
-	p, err := edge.Start(v.node.NS, "health", append([]string{edge.Binary("gridmesh-health")}, v.flags...)...)
+	p, err := c.Voter(patient(t), v.node, "--dead-nodes-file", deadNodes(v.node), "--state-file", v.state)
 	must(t, err)
 	v.Process = p
 }
 
-// voters starts a daemon on each node, each with a token of its own node.
+// voters starts a daemon on each node.
 func voters(t *testing.T, nodes ...string) map[string]*voter {
 	t.Helper()
 	must(t, c.HealthRights())
-	dir := t.TempDir()
-	key := filepath.Join(dir, "key")
-	must(t, os.WriteFile(key, []byte(strings.Repeat("0123456789abcdef", 4)), 0o600))
-	all := map[string]*voter{}
+	all, dir := map[string]*voter{}, t.TempDir()
 	for _, name := range nodes {
-		config := filepath.Join(dir, name+".kubeconfig")
-		must(t, os.WriteFile(config, []byte(kubeconfig(t, name)), 0o600))
-		v := &voter{node: c.Nodes[name], flags: []string{
-			"--kubeconfig", config, "--node-name", name, "--unit-key", "unit", "--key-file", key, "--state-file", filepath.Join(dir, name+".unit"),
-			"--pingplugin", "timeout=1,retrytime=3,weight=1,port=10256", // which the agent of each node serves
-			"--dead-nodes-file", deadNodes(name),
-		}}
+		v := &voter{node: name, state: filepath.Join(dir, name+".unit")}
 		v.start(t)
 		all[name] = v
 		t.Cleanup(func() {
@@ -99,29 +83,6 @@ func voters(t *testing.T, nodes ...string) map[string]*voter {
 		})
 	}
 	return all
-}
-
-// kubeconfig is that of gridmesh-health on a node, as a pod of its has it.
-func kubeconfig(t *testing.T, node string) string {
-	t.Helper()
-	live, err := c.Kube.CoreV1().Nodes().Get(patient(t), node, metav1.GetOptions{})
-	must(t, err)
-	day := int64(24 * 3600)
-	admin := c.RESTConfig()
-	must(t, rest.LoadTLSFiles(admin))
-	token, err := c.Kube.CoreV1().ServiceAccounts("gridmesh").CreateToken(patient(t), "gridmesh-health", &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day, BoundObjectRef: &authenticationv1.BoundObjectReference{
-			Kind: "Node", APIVersion: "v1", Name: node, UID: live.UID,
-		}},
-	}, metav1.CreateOptions{})
-	must(t, err)
-	return fmt.Sprintf(`apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: "%s", certificate-authority-data: "%s"}}]
-users: [{name: u, user: {token: "%s"}}]
-contexts: [{name: x, context: {cluster: c, user: u}}]
-current-context: x
-`, admin.Host, base64.StdEncoding.EncodeToString(admin.CAData), token.Status.Token)
 }
 
 // policies waits until the controller has installed what keeps a shielded node's pods, and
@@ -143,7 +104,7 @@ func controller(t *testing.T) {
 	must(t, c.HealthRights())
 	config, err := c.ControllerKubeconfig()
 	must(t, err)
-	p, err := c.StartController(config, "--health-unit-key", "unit")
+	p, err := c.StartController(config, "--health-unit-key", cluster.UnitKey)
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -16,16 +16,20 @@ import (
 )
 
 func demoCommand() *cobra.Command {
-	var keep bool
+	var keep, health bool
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show the main job: traffic stays in its unit, whatever is cut or killed", Args: cobra.NoArgs,
-		Example: "  lab demo --keep",
+		Example: "  lab demo --keep\n  lab demo --health",
 		RunE: kept(func() (bool, error) { return keep, nil }, func(ctx context.Context, s *server) error {
 			d := &demo{begin: time.Now()}
+			if health {
+				return d.runHealth(ctx, s)
+			}
 			return d.run(ctx, s)
 		}),
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the cluster running at the end")
+	cmd.Flags().BoolVar(&health, "health", false, "show node health instead: a node that only lost its uplink stays, one that died is evicted (2 minutes)")
 	return cmd
 }
 
@@ -84,7 +88,7 @@ func (d *demo) run(ctx context.Context, s *server) error {
 		return err
 	}
 	if s == nil {
-		fmt.Println("\nLook around yourself: make demo KEEP=1")
+		fmt.Println("\nLook around yourself: make demo KEEP=1. A node that only lost its uplink, and one that dies: make demo HEALTH=1")
 		return nil
 	}
 	if out, err := d.c.Kubectl("delete", "service/"+markName, "endpointslice/"+markName); err != nil {

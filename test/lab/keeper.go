@@ -46,12 +46,12 @@ type keeper struct {
 }
 
 // keepController starts the controller, and keeps it running until ctx ends.
-func keepController(ctx context.Context, c *cluster.Cluster) (*keeper, error) {
+func keepController(ctx context.Context, c *cluster.Cluster, flags ...string) (*keeper, error) {
 	kubeconfig, err := c.ControllerKubeconfig()
 	if err != nil {
 		return nil, err
 	}
-	k := newKeeper(func() (program, error) { return c.StartController(kubeconfig) }, say)
+	k := newKeeper(func() (program, error) { return c.StartController(kubeconfig, flags...) }, say)
 	if err := k.begin(); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func TestMistypedCommands(t *testing.T) {
 		"status a-1":          "unknown command",
 		"version":             "say: lab --version; it has bench",
 		"kill":                "0 words behind kill; say: lab kill agent|envoy|dns|kubelet|kube-proxy|machine NODE",
-		"cut uplink":          "1 words behind cut; say: lab cut uplink UNIT | node NODE | link UNIT UNIT",
+		"cut uplink":          "1 words behind cut; say: lab cut uplink UNIT|NODE | peers NODE | node NODE | link UNIT UNIT",
 		"up --unit 3":         "unknown flag: --unit; did you mean --units?",
 	} {
 		if out, code := typed(line); code != exitUsage || !strings.Contains(out, want) {
@@ -31,7 +31,7 @@ func TestMistypedCommands(t *testing.T) {
 		"":                   "Available Commands",
 		"help":               "Available Commands",
 		"help exec":          "exec NODE|[NAMESPACE/]POD",
-		"__complete cut ":    "uplink\nnode\nlink\n",
+		"__complete cut ":    "uplink\npeers\nnode\nlink\n",
 		"__complete start ":  "agent\nenvoy\ndns\nkubelet\nkube-proxy\nmachine\n",
 		"__complete status ": ":",
 		"__complete logs ":   "agent\nenvoy\ndns\nkubelet\nkube-proxy\ncontroller\n",

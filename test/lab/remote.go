@@ -74,14 +74,18 @@ func (c *call) names(args []string) error {
 // cut cuts or heals a line.
 func cut(lab *netlab.Lab, on bool, args []string) error {
 	switch {
+	case len(args) == 2 && args[0] == "uplink" && lab.Node(args[1]) != nil:
+		return lab.SetNodeUplink(args[1], on)
 	case len(args) == 2 && args[0] == "uplink":
 		return lab.SetUplink(args[1], on)
+	case len(args) == 2 && args[0] == "peers":
+		return lab.SetNodePeers(args[1], on)
 	case len(args) == 2 && args[0] == "node":
 		return lab.SetNode(args[1], on)
 	case len(args) == 3 && args[0] == "link":
 		return lab.SetLink(args[1], args[2], on)
 	}
-	return usagef("%q is no line; say: uplink UNIT, node NODE, or link UNIT UNIT", strings.Join(args, " "))
+	return usagef("%q is no line; say: uplink UNIT, uplink NODE, peers NODE, node NODE, or link UNIT UNIT", strings.Join(args, " "))
 }
 
 // verb is a command that the lab which runs does.
@@ -94,15 +98,15 @@ type verb struct {
 
 var (
 	programs = []string{"agent", "envoy", "dns", "kubelet", kubeProxy, "machine", controllerName}
-	lines    = []string{"uplink", "node", "link"}
+	lines    = []string{"uplink", "peers", "node", "link"}
 	verbs    = []verb{
 		{"kill agent|envoy|dns|kubelet|kube-proxy|machine NODE | controller", "End a program at once; machine: a real node as a whole", "  lab kill agent a-1\n  lab kill controller", 1, 2, programs},
 		{"start agent|envoy|dns|kubelet|kube-proxy|machine NODE | controller", "Start a program that has ended, or a real node", "  lab start agent a-1\n  lab start controller", 1, 2, programs},
 		{"logs agent|envoy|dns|kubelet|kube-proxy NODE | controller", "Print what a program that the lab started has written", "  lab logs agent a-1\n  lab logs controller", 1, 2, slices.DeleteFunc(slices.Clone(programs), func(p string) bool { return p == "machine" })},
 		{down, "Stop the cluster that runs, or that starts", "  lab down", 0, 0, nil},
 		{"status", "Show nodes, their programs, what they know, and what is cut", "  lab status", 0, 0, nil},
-		{"cut uplink UNIT | node NODE | link UNIT UNIT", "Cut a line: everything on it is dropped in silence; an uplink leads to the cloud, links to other units stay", "  lab cut uplink a\n  lab cut link a b", 2, 3, lines},
-		{"heal uplink UNIT | node NODE | link UNIT UNIT", "Heal a line", "  lab heal uplink a", 2, 3, lines},
+		{"cut uplink UNIT|NODE | peers NODE | node NODE | link UNIT UNIT", "Cut a line: everything on it is dropped in silence; a unit's uplink leads to the cloud, and links to other units stay; a node's leads out of its unit, and peers to the others of that", "  lab cut uplink a\n  lab cut uplink a-1\n  lab cut link a b", 2, 3, lines},
+		{"heal uplink UNIT|NODE | peers NODE | node NODE | link UNIT UNIT", "Heal a line", "  lab heal uplink a", 2, 3, lines},
 		{"kubectl ...", "Run kubectl as the administrator", "  lab kubectl get nodes -L unit\n  lab kubectl apply -f my-app.yaml", 1, 0, nil},
 		{"grid ...", "Run gridmesh grid as the administrator; plan puts its manifests over what the lab has", "  lab grid list -A\n  lab grid plan -f new-till.yaml", 1, 0, nil},
 		{"health ...", "Run gridmesh health as the administrator: nodes know no cluster to ask", "  lab health\n  lab health a-1", 0, -1, nil},

@@ -118,7 +118,7 @@ func TestCutNamesWhatThereIs(t *testing.T) {
 		"node a-9":    `node "a-9"; there are a-1`,
 		"link a z":    `unit "z"; there are a, b`,
 		"link a b":    "a link of a and b; there are none",
-		"link a":      `"link a" is no line; say: uplink UNIT, node NODE, or link UNIT UNIT`,
+		"link a":      `"link a" is no line; say: uplink UNIT, uplink NODE, peers NODE, node NODE, or link UNIT UNIT`,
 		"uplink a b":  "say: uplink UNIT",
 		"router a":    "say: uplink UNIT",
 		"node a-1 b1": "say: uplink UNIT",

@@ -109,14 +109,15 @@ func TestCompare(t *testing.T) {
 		"gridmesh":   {{"same", Passed, 1, ""}, {"lost", Failed, 9, "refused"}, {"won", Passed, 1, ""}, {"gone", Absent, 0, "killed"}, {"left out", Passed, 1, ""}},
 	}
 	both := func(k, g State) map[string]State { return map[string]State{"kube-proxy": k, "gridmesh": g} }
-	worse, other := results.Compare([]Expectation{
+	expected := []Expectation{
 		{"same", both(Passed, Passed), ""},
 		{"lost", both(Passed, Passed), ""},
 		{"won", both(Passed, Failed), "w"},
 		{"gone", both(Passed, Failed), "w"},
 		{"left out", both(Passed, Passed), ""},
 		{"not tried", both(Passed, Passed), ""},
-	})
+	}
+	worse, other := results.Compare(expected, Proxies...)
 	if diff := cmp.Diff([]string{
 		"gridmesh: lost: failed, passed is expected: refused",
 		"gridmesh: gone: absent, failed is expected: killed",
@@ -128,6 +129,10 @@ func TestCompare(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"gridmesh: won passed, failed is expected: change the list", "new is not in the list"}, other); diff != "" {
 		t.Errorf("other: -want +got:\n%s", diff)
+	}
+	worse, _ = results.Compare(expected, "kube-proxy")
+	if diff := cmp.Diff([]string{"kube-proxy: left out: skipped, passed is expected: one node", "kube-proxy: not tried was not run, passed is expected"}, worse); diff != "" {
+		t.Errorf("of kube-proxy alone: -want +got:\n%s", diff)
 	}
 }
 

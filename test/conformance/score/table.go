@@ -67,15 +67,15 @@ func (r Results) Table(w io.Writer) error {
 	return err
 }
 
-// Compare holds results against what is expected. Worse is what must not be: a
+// Compare holds the results of some of Proxies against what is expected. Worse is what must not be: a
 // spec that passed and does not, or that was to run and did not. Other says
 // what the list does not: a spec that came to something better, and one that
 // is not in it.
-func (r Results) Compare(expected []Expectation) (worse, other []string) {
+func (r Results) Compare(expected []Expectation, proxies ...string) (worse, other []string) {
 	known := map[string]bool{}
 	for _, e := range expected {
 		known[e.Spec] = true
-		for _, proxy := range Proxies {
+		for _, proxy := range proxies {
 			want := e.States[proxy]
 			o, ran := r.find(proxy, e.Spec)
 			switch {
