@@ -244,16 +244,19 @@ func (m kernelElements) replacedBy(added kernelElements) kernelElements {
 func (c *Capture) repairKernel() (bool, error) {
 	k := c.kernel
 	if k == nil {
-		return c.leaveKernel(), c.flows.again()
+		c.foundLooks(c.flows.again())
+		return c.leaveKernel(), nil
 	}
 	ports := k.ports
-	before := errors.Join(c.followAddresses(), c.tellAbsent()) // what was known serves on
+	addresses := c.followAddresses() // what was known serves on
+	absent := c.tellAbsent()
 	repaired, err := c.repairKernelTable(!slices.Equal(ports, k.ports))
 	if err == nil {
 		err = c.takeWaiting()
 	}
 	c.followed()
-	return repaired, errors.Join(before, err, c.lookAtMemories(time.Now()), k.flows.again())
+	c.foundLooks(addresses, c.lookAtMemories(time.Now()), k.flows.again())
+	return repaired, errors.Join(absent, err)
 }
 
 func (c *Capture) repairKernelTable(moved bool) (bool, error) {
