@@ -34,7 +34,7 @@ type kernelPath struct {
 	earlier *kernelHeld                     // what it found; nil from the first whole view on
 	absent  *bool                           // what EnvoyAbsent said last; nil: nothing, and what is there stays
 	moving  map[topology.Frontend]time.Time // that went here from Envoy, or from nobody, until when that matters
-	laid    bool                            // anew: who dialled before is to be looked for, once a whole view is in force
+	laid    bool                            // or put back: who dialled before is to be looked for, once a whole view is in force
 	dialled bool                            // he has been since, of a provisional view
 	udp     plan.UDPServing                 // whose flows may be stale, once this is in force
 	flows   *flows
@@ -118,7 +118,8 @@ func (c *Capture) layKernel() error {
 		return err
 	}
 	if !kept {
-		c.kernel.held, c.kernel.laid, c.kernel.dialled = unsure, true, false
+		c.kernel.held = unsure
+		c.kernel.mayHaveDialled()
 		err = c.kernel.putBack()
 	}
 	return errors.Join(err, c.tellAbsent(), c.writeKernel())
@@ -295,6 +296,8 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 	}
 	if !repaired {
 		k.table.note(gen, time.Now())
+	} else {
+		k.mayHaveDialled()
 	}
 	return repaired && !moved, nil // whose address moved, nobody else did it
 }
