@@ -22,38 +22,53 @@ type nodeNetwork struct {
 
 var thisNode = nodeNetwork{addresses: links.Addresses, defaults: routing.Defaults}
 
+// homes are addresses that were primary, by whether they are of IPv6, the first one
+// first: the node is known by them.
+type homes map[bool][]netip.Addr
+
+// mostHomes bounds those of a family, for some networks give another each day.
+const mostHomes = 8
+
+func (h homes) add(ip netip.Addr) {
+	list := h[ip.Is6()]
+	if slices.Contains(list, ip) {
+		return
+	}
+	list = append(list, ip)
+	h[ip.Is6()] = list[max(0, len(list)-mostHomes):]
+}
+
 // followAddresses serves node ports at the addresses that the node has now. Where
 // these come and go all the time it adds those that were told, and leaves none.
 func (c *Capture) followAddresses() error {
 	k, of, chosen := c.kernel, c.node, *c.cfg.Kernel
-	var all []netip.Addr
-	var torn []error
-	later := func(err error) error {
-		if errors.Is(err, dump.ErrTorn) {
-			torn = append(torn, err)
-			return nil
-		}
-		return err
+	all, torn := of.addresses(0)
+	if torn != nil && !errors.Is(torn, dump.ErrTorn) {
+		return fmt.Errorf("where node ports are served: %w", torn)
 	}
-	var err error
-	if len(chosen.NodePortAddresses) > 0 {
-		if all, err = of.addresses(0); later(err) != nil {
-			return fmt.Errorf("where node ports are served: %w", err)
-		}
-		if err != nil {
-			all = append(all, k.ports...)
-		}
+	if torn != nil {
+		all = slices.Concat(all, k.ports, k.own)
 	}
 	if len(chosen.NodeIPs) == 0 {
-		if chosen.NodeIPs, err = of.primaries(k.own); later(err) != nil {
+		own, err := of.primaries(k.homes, all)
+		if err != nil && !errors.Is(err, dump.ErrTorn) {
 			return fmt.Errorf("where node ports are served: %w", err)
 		}
+		if torn = errors.Join(torn, err); torn != nil && len(k.own) > 0 {
+			own = k.own
+		}
+		for _, ip := range own {
+			if torn == nil { // for another may be the one
+				k.homes.add(ip)
+			}
+		}
+		chosen.NodeIPs = own
 	}
 	if ports := chosen.NodePorts(all); !slices.Equal(ports, k.ports) || !slices.Equal(chosen.NodeIPs, k.own) {
 		k.own, k.ports = chosen.NodeIPs, ports
 		k.replan(c.cfg)
 	}
-	return errors.Join(torn...)
+	return torn
 }
 
 // findAddresses is followAddresses at the start: the first view is compared with what
@@ -77,28 +92,21 @@ func (k *kernelPath) replan(cfg plan.Config) {
 	k.planner, k.held = k.planner.With(cfg, k.ports), unsure
 }
 
-// primaries are the addresses by which the node's default routes leave, one a
-// family: those that a kubelet takes which was given none. A default route may go
-// with the uplink; what was found before stays then, while the node has it, and so it
-// does while nobody can tell.
-func (of nodeNetwork) primaries(before []netip.Addr) (own []netip.Addr, err error) {
-	var torn error
+// primaries are the node's own addresses, one a family: those by which its default routes
+// leave, which a kubelet takes that was given none. Who dials node ports knows them, and no
+// route that goes with an uplink, or comes, changes that: one that was stays while the node
+// has it, and is again when it is back.
+func (of nodeNetwork) primaries(were homes, all []netip.Addr) (own []netip.Addr, torn error) {
 	for _, ipv6 := range []bool{false, true} {
-		was := slices.IndexFunc(before, func(ip netip.Addr) bool { return ip.Is6() == ipv6 })
+		if i := slices.IndexFunc(were[ipv6], func(ip netip.Addr) bool { return slices.Contains(all, ip) }); i >= 0 {
+			own = append(own, were[ipv6][i])
+			continue
+		}
 		ip, err := of.primary(ipv6)
 		if err != nil && !errors.Is(err, dump.ErrTorn) {
 			return nil, err
 		}
-		if was >= 0 && (err != nil || !ip.IsValid()) {
-			stays, unread := of.keeps(before[was])
-			if stays {
-				ip = before[was]
-			}
-			err = errors.Join(err, unread)
-		}
-		if err != nil {
-			torn = err
-		}
+		torn = cmp.Or(torn, err)
 		if ip.IsValid() {
 			own = append(own, ip)
 		}
@@ -131,10 +139,4 @@ func (of nodeNetwork) primary(ipv6 bool) (netip.Addr, error) {
 		}
 	}
 	return netip.Addr{}, torn
-}
-
-// keeps reports whether the node has an address; of a torn list, that it may.
-func (of nodeNetwork) keeps(ip netip.Addr) (bool, error) {
-	all, err := of.addresses(0)
-	return err != nil || slices.Contains(all, ip), err
 }

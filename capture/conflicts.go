@@ -47,6 +47,8 @@ const (
 	AffinityShare FindingKind = "affinity-share"
 	// KernelPace: a Service changes more of the kernel path than its share of the time is; reported.
 	KernelPace FindingKind = "kernel-pace"
+	// KernelLook: what the kernel path follows beside its rules cannot be looked at; reported.
+	KernelLook FindingKind = "kernel-look"
 	// EnvoyPorts: somebody else listens where Envoy has to; reported.
 	EnvoyPorts FindingKind = "envoy-ports"
 )

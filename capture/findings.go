@@ -1,8 +1,10 @@
 package capture
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/gridmesh/gridmesh/capture/firewall"
@@ -60,6 +62,15 @@ func (c *Capture) foundKernelTable(err error) {
 		text = fmt.Sprintf("--datapath envoy has no kernel path, and a table of one serves on: %v; remove what holds it, or see what is in it: nft list table inet gridmesh_kernel", err)
 	}
 	c.own.set(KernelTable, text)
+}
+
+// foundLooks takes why something beside the rules cannot be looked at, which are in force all the same.
+func (c *Capture) foundLooks(errs ...error) {
+	text := ""
+	if err := errors.Join(errs...); err != nil {
+		text = fmt.Sprintf("all that is known is served, and something beside that cannot be looked at: %s; it is tried again, and what it says comes late", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	c.own.set(KernelLook, text)
 }
 
 // foundConntrack takes why conntrack cannot be asked.

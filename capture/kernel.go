@@ -26,6 +26,7 @@ type kernelPath struct {
 	pace    *plan.Pace
 	ports   []netip.Addr                    // at which node ports are served
 	own     []netip.Addr                    // the node's primary addresses
+	homes   homes                           // which were
 	view    *topology.View                  // that the planner has; nil before the first
 	held    state                           // how the kernel's elements stand to the planner's
 	goal    state                           // unsure before the first view
@@ -33,7 +34,7 @@ type kernelPath struct {
 	earlier *kernelHeld                     // what it found; nil from the first whole view on
 	absent  *bool                           // what EnvoyAbsent said last; nil: nothing, and what is there stays
 	moving  map[topology.Frontend]time.Time // that went here from Envoy, or from nobody, until when that matters
-	laid    bool                            // anew: who dialled before is to be looked for, once a whole view is in force
+	laid    bool                            // or put back: who dialled before is to be looked for, once a whole view is in force
 	dialled bool                            // he has been since, of a provisional view
 	udp     plan.UDPServing                 // whose flows may be stale, once this is in force
 	flows   *flows
@@ -45,7 +46,7 @@ func newKernelPath(cfg plan.Config, flows *flows) *kernelPath {
 	if cfg.Kernel == nil {
 		return nil
 	}
-	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil), pace: plan.NewPace(), udp: plan.UDPServing{}, moving: map[topology.Frontend]time.Time{}, flows: flows}
+	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil), pace: plan.NewPace(), homes: homes{}, udp: plan.UDPServing{}, moving: map[topology.Frontend]time.Time{}, flows: flows}
 }
 
 // kernelFound reports whether a run before has left what the kernel path needs.
@@ -117,7 +118,8 @@ func (c *Capture) layKernel() error {
 		return err
 	}
 	if !kept {
-		c.kernel.held, c.kernel.laid, c.kernel.dialled = unsure, true, false
+		c.kernel.held = unsure
+		c.kernel.mayHaveDialled()
 		err = c.kernel.putBack()
 	}
 	return errors.Join(err, c.tellAbsent(), c.writeKernel())
@@ -243,16 +245,19 @@ func (m kernelElements) replacedBy(added kernelElements) kernelElements {
 func (c *Capture) repairKernel() (bool, error) {
 	k := c.kernel
 	if k == nil {
-		return c.leaveKernel(), c.flows.again()
+		c.foundLooks(c.flows.again())
+		return c.leaveKernel(), nil
 	}
 	ports := k.ports
-	before := errors.Join(c.followAddresses(), c.tellAbsent()) // what was known serves on
+	addresses := c.followAddresses() // what was known serves on
+	absent := c.tellAbsent()
 	repaired, err := c.repairKernelTable(!slices.Equal(ports, k.ports))
 	if err == nil {
 		err = c.takeWaiting()
 	}
 	c.followed()
-	return repaired, errors.Join(before, err, c.lookAtMemories(time.Now()), k.flows.again())
+	c.foundLooks(addresses, c.lookAtMemories(time.Now()), k.flows.again())
+	return repaired, errors.Join(absent, err)
 }
 
 func (c *Capture) repairKernelTable(moved bool) (bool, error) {
@@ -291,6 +296,8 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 	}
 	if !repaired {
 		k.table.note(gen, time.Now())
+	} else {
+		k.mayHaveDialled()
 	}
 	return repaired && !moved, nil // whose address moved, nobody else did it
 }

@@ -1,11 +1,14 @@
 package capture
 
 import (
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 )
 
@@ -21,6 +24,84 @@ func TestWhoDialledBeforeIsServed(t *testing.T) {
 			dialledBefore(t, provisional)
 		})
 	}
+}
+
+// So is who dials by UDP, where conntrack knows him for as long as he sends: before the first view,
+// while somebody had flushed all rules, and where node ports move to another address.
+func TestWhoSentBeforeIsServed(t *testing.T) {
+	t.Parallel()
+	for name, provisional := range map[string]bool{"online": false, "without a cloud": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sentBefore(t, provisional)
+		})
+	}
+}
+
+func sentBefore(t *testing.T, provisional bool) {
+	t.Helper()
+	l := newKernelLab(t, kernelConfig())
+	l.serve(t, "b", l.b)
+	before := func(to string) (answered func(when string)) {
+		t.Helper()
+		conns := map[string]net.Conn{}
+		for name, ns := range map[string]*testkit.Network{"a": l.a, "node": l.node} {
+			conn, answer := dial(t, ns, "udp", "", to, 300*time.Millisecond)
+			if conn == nil || answer != isSilent {
+				t.Fatalf("%s is answered %q before there are rules", name, answer)
+			}
+			conns[name] = conn
+		}
+		return func(when string) {
+			t.Helper()
+			for name, conn := range conns {
+				answer := ask(conn, 5*time.Second)
+				for begin := time.Now(); answer == isRefused && time.Since(begin) < 5*time.Second; { // conntrack is asked beside who writes
+					answer = ask(conn, time.Second)
+				}
+				if !strings.HasPrefix(answer, "b ") {
+					t.Errorf("%s, %s: %q; want the endpoint's answer", when, name, answer)
+				}
+				_ = conn.Close()
+			}
+		}
+	}
+	external, moved := udp("203.0.113.7:53"), udp("0.0.0.0:30053")
+	served := map[string][]plan.KernelFrontend{"default/dns": {
+		{Frontend: external, Tiers: tiers(false, "b"), Outside: &plan.KernelOutside{}}, {Frontend: moved, Tiers: tiers(false, "b"), Outside: &plan.KernelOutside{}},
+	}}
+	answered := before(external.AddrPort().String())
+	must(t, l.setKernel(served, provisional))
+	answered("the first view")
+
+	l.kernel.table.conn.DelTable(l.kernel.table.nft)
+	must(t, l.kernel.table.conn.Flush())
+	answered = before(external.AddrPort().String())
+	if repaired, err := l.Repair(); !repaired || err != nil {
+		t.Errorf("repaired %v, %v", repaired, err)
+	}
+	answered("flushed")
+
+	for name, set := range l.kernel.table.sets { // of elements alone
+		if strings.HasPrefix(name, string(rules.Front)) {
+			l.kernel.table.conn.FlushSet(set)
+		}
+	}
+	must(t, l.kernel.table.conn.Flush())
+	answered = before(external.AddrPort().String())
+	if repaired, err := l.Repair(); !repaired || err != nil {
+		t.Errorf("repaired %v, %v", repaired, err)
+	}
+	answered("elements flushed")
+
+	answered = before("192.0.2.250:30053") // which the node does not have yet
+	address(t, "up0", "192.0.2.250/32")
+	cfg := *l.cfg.Kernel
+	cfg.NodePortAddresses = []netip.Prefix{netip.MustParsePrefix("192.0.2.250/32")}
+	l.Capture.cfg.Kernel = &cfg
+	_, err := l.Repair()
+	must(t, err)
+	answered("another address")
 }
 
 func dialledBefore(t *testing.T, provisional bool) {

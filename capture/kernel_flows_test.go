@@ -310,6 +310,33 @@ func TestConntrackThatCannotBeAsked(t *testing.T) {
 	}
 }
 
+// What cannot be looked at beside the rules is a finding until it can, and no fault of theirs:
+// of a node whose rules are not whole load balancers take their clients away.
+func TestALookThatFailsIsNoFaultOfTheRules(t *testing.T) {
+	t.Parallel()
+	for name, kernel := range map[string]*plan.Kernel{"kernel path": kernelConfig().Kernel, "none": nil} {
+		cfg := kernelConfig()
+		l := newKernelLab(t, cfg)
+		cfg.Kernel = kernel
+		c := starting(t, cfg, l.host)
+		there := c.flows.forget
+		c.flows.forget = func(*nl.Conn, plan.UDPServing) (bool, error) { return true, unix.EPERM }
+		c.flows.tell(serving(one, "10.244.0.6:8080"))
+		c.flows.ended.Wait()
+		if _, err := c.Repair(); err != nil || !told(c, KernelLook, unix.EPERM.Error()) {
+			t.Errorf("%s: %v, found %v", name, err, c.own.all())
+		}
+		c.flows.mu.Lock()
+		c.flows.forget, c.flows.rest = there, time.Time{} // time has passed
+		c.flows.mu.Unlock()
+		_, _ = c.Repair()
+		c.flows.ended.Wait()
+		if _, err := c.Repair(); err != nil || told(c, KernelLook, "") {
+			t.Errorf("%s, it can be looked at: %v, found %v", name, err, c.own.all())
+		}
+	}
+}
+
 // A look that hangs holds nothing up that is written.
 func TestNothingWaitsForConntrack(t *testing.T) {
 	t.Parallel()

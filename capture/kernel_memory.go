@@ -59,7 +59,7 @@ func (c *Capture) lookAtMemories(now time.Time) error {
 	k.full.looked = now
 	counted, err := k.table.counted()
 	if err != nil {
-		return err
+		return fmt.Errorf("which clients are remembered: %w", err)
 	}
 	c.foundFull(k.planner.Sharing(k.full.note(counted, now)))
 	return nil

@@ -56,35 +56,52 @@ func (c *Capture) followed() {
 		return
 	}
 	whole := k.goal == synced
+	if k.laid && (whole || !k.dialled) {
+		k.laid, k.dialled = !whole, true
+		c.noteDialled(whole)
+	}
 	if whole && len(k.udp) > 0 {
 		k.flows.tell(k.udp)
 		k.udp = plan.UDPServing{}
 	}
-	if k.laid && (whole || !k.dialled) {
-		k.laid, k.dialled = !whole, true
-		c.noteDialled()
-	}
 }
+
+// mayHaveDialled has those looked for who dialled what was not in force.
+func (k *kernelPath) mayHaveDialled() { k.laid, k.dialled = true, false }
 
 // noteDialled has those looked for who dialled before there were rules, as pods do that start
 // before the node's agent: conntrack knows them for two minutes, renewed by each of their SYNs,
 // as who is not translated, and no rule would lead them, or who has their port next, anywhere.
-// Envoy gets who is not translated, too.
-func (c *Capture) noteDialled() {
-	now, list := time.Now(), c.kernel.planner.Serving(topology.TCP)
+// By UDP it does for as long as they send. Envoy gets who is not translated, too.
+func (c *Capture) noteDialled(whole bool) {
+	k, now := c.kernel, time.Now()
+	tcp, udp := k.planner.Serving(topology.TCP), k.planner.ServingUDP()
 	envoys := map[topology.Frontend]bool{}
 	for _, f := range c.planner.Plan().Serve {
 		envoys[f] = true
-	}
-	for _, f := range list {
-		if !envoys[f] {
-			c.kernel.moving[f] = now.Add(movedFor)
+		if f.Protocol == topology.UDP {
+			delete(udp, f.AddrPort())
 		}
 	}
-	if len(list) > 0 {
+	for _, f := range tcp {
+		if !envoys[f] {
+			k.moving[f] = now.Add(movedFor)
+		}
+	}
+	if len(tcp) > 0 {
 		absent, _ := c.absent()
 		c.abandon(len(absent) > 0, true)
 	}
+	if whole {
+		maps.Copy(k.udp, udp)
+		return
+	}
+	for f, serving := range udp {
+		if len(serving) > 0 {
+			udp[f] = []netip.AddrPort{plan.Anybody}
+		}
+	}
+	k.flows.tell(udp)
 }
 
 // movedSince are the frontends that went to the kernel within the time.

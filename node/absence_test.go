@@ -1,6 +1,8 @@
 package node
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,6 +32,16 @@ func (r *rig) wantAbsent(t *testing.T, when string, absent bool) {
 		t.Errorf("%s: absent %v in the kernel, %v in the status, want %v", when, rules.Absent, status.EnvoyAbsent, absent)
 	}
 	r.wantPaths(t, when, []string{webFrontend}, []string{webFrontend})
+}
+
+// wantBalanced is about the health that load balancers hear, at /healthz and at the ports of Services.
+func (r *rig) wantBalanced(t *testing.T, when string, want bool) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r.agent.serveEligible(w, nil)
+	if h := r.agent.forBalancers(time.Now()); h.Healthy != want || (w.Code == http.StatusOK) != want {
+		t.Errorf("%s: load balancers hear %v and %d, want %v (%+v)", when, h.Healthy, w.Code, want, r.agent.status())
+	}
 }
 
 // One that is absent, and one that hangs, is told to the kernel path at once; and that
@@ -69,11 +81,26 @@ func TestFailOpen(t *testing.T) {
 
 		r.xds.Disconnect()
 		r.wantHealthy(t, "it serves, and hears of no change", false)
+		r.wantBalanced(t, "it serves, and hears of no change", true)
 		r.xds.Connect("1.40.0")
 		r.capture.Fail("EnvoyAbsent(true)", errBroken)
 		envoy.Store(itIsAbsent)
 		after(askServesEvery)
 		r.wantHealthy(t, "the kernel does not take it", false)
+		r.wantBalanced(t, "the kernel does not take it", false)
+	})
+}
+
+// With Envoy alone nobody serves what it does not hear of, and load balancers hear that, too.
+func TestLoadBalancersHearOfEnvoyWhereItIsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mustStart(t)
+		r.publish(webOnly())
+		r.wantBalanced(t, "it is connected", true)
+		r.xds.Disconnect()
+		r.wantHealthy(t, "none is", false)
+		r.wantBalanced(t, "none is", false)
 	})
 }
 

@@ -49,7 +49,7 @@ func (a *Agent) healthPorts(bounds healthport.Bounds) *healthport.Servers {
 	if why := bounds.Lowered(); why != "" {
 		a.log.Warn("load balancers are answered at fewer ports than there might be", obs.KeyWhy, why)
 	}
-	return healthport.New(func() bool { return a.health(time.Now()).Healthy }, a.cfg.NodePortAddresses, bounds, a.log)
+	return healthport.New(func() bool { return a.forBalancers(time.Now()).Healthy }, a.cfg.NodePortAddresses, bounds, a.log)
 }
 
 // ownPorts are those of this node at which the agent and Envoy listen, and whose they

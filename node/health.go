@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // hangsAfter is how long the loop may be busy with one thing before it counts
@@ -66,6 +68,16 @@ func (a *Agent) health(now time.Time) health {
 	return h
 }
 
+// forBalancers is the health that load balancers hear: what they send the kernel serves, where
+// it has a path, with an Envoy or without.
+func (a *Agent) forBalancers(now time.Time) health {
+	h := a.health(now)
+	if h.Reason == noEnvoy && a.cfg.Datapath != topology.DatapathNone {
+		h.Healthy, h.Reason = true, ""
+	}
+	return h
+}
+
 // liveness is that of the process alone, which a restart may cure: whether
 // there is a cloud, an Envoy, or anything to serve does not matter.
 func (a *Agent) liveness(now time.Time) health {
@@ -80,7 +92,7 @@ func (a *Agent) liveness(now time.Time) health {
 // serveEligible answers load balancers: a Node that is about to go is well, and to get
 // no new connections (KEP-3836).
 func (a *Agent) serveEligible(w http.ResponseWriter, _ *http.Request) {
-	h, eligible := a.health(time.Now()), !a.leaving.Load()
+	h, eligible := a.forBalancers(time.Now()), !a.leaving.Load()
 	h.NodeEligible = &eligible
 	if !eligible && h.Healthy {
 		h.Reason = goesSoon

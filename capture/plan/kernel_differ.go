@@ -178,7 +178,7 @@ func (c *KernelChange) flows(f topology.Frontend, is *held) {
 	}
 	c.UDP[f.AddrPort()] = nil
 	if is != nil {
-		c.UDP[f.AddrPort()] = slices.Concat(is.slots, is.nears, is.serving)
+		c.UDP[f.AddrPort()] = is.all()
 	}
 }
 

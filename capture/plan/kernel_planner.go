@@ -176,6 +176,20 @@ func (p *KernelPlanner) Serving(protocol topology.Protocol) (list []topology.Fro
 	return list
 }
 
+// ServingUDP are all planned frontends of UDP.
+func (p *KernelPlanner) ServingUDP() UDPServing {
+	all := UDPServing{}
+	for f, h := range p.held {
+		if f.Protocol == topology.UDP {
+			all[f.AddrPort()] = h.all()
+		}
+	}
+	return all
+}
+
+// all are those that serve a frontend of UDP, in any way.
+func (h *held) all() []netip.AddrPort { return slices.Concat(h.slots, h.nears, h.serving) }
+
 // hold plans a frontend. Endpoints keep their slots, so that few elements change.
 func (p *KernelPlanner) hold(f topology.Frontend, want *KernelFrontend, was *held) *held {
 	if was == nil {

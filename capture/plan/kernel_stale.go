@@ -15,10 +15,17 @@ type UDPFlow struct {
 // new flows, and those that may keep what they have.
 type UDPServing map[netip.AddrPort][]netip.AddrPort
 
+// Anybody, among those that serve, is whoever answers, but who is dialled: of such a frontend only
+// flows that are not translated are stale.
+var Anybody netip.AddrPort
+
 // Stale reports whether conntrack is to forget a flow: it is to a frontend that has
 // endpoints, and to none of them, as kube-proxy has it (KEP-2438). A flow outlives a
 // change of tiers or of policy while its endpoint serves.
 func (s UDPServing) Stale(flow UDPFlow) bool {
 	serving := s[flow.Dialled]
+	if slices.Contains(serving, Anybody) {
+		return flow.Answerer == flow.Dialled
+	}
 	return len(serving) > 0 && !slices.Contains(serving, flow.Answerer)
 }

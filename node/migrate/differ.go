@@ -24,7 +24,9 @@ func differences(p *Proxy) (list []Difference) {
 	switch {
 	case len(p.NodePortAddresses) == 0 && p.mode() != "nftables":
 		add("nodePortAddresses: all of the node's", "at the addresses by which its default routes leave; give --nodeport-addresses their ranges where clients use others")
-	case len(p.NodePortAddresses) > 0 && !slices.Equal(p.NodePortAddresses, []string{"primary"}):
+	case len(p.NodePortAddresses) == 0, slices.Equal(p.NodePortAddresses, []string{"primary"}):
+		add("nodePortAddresses: primary", "at the addresses by which its default routes leave when it starts, not the Node's InternalIPs; where these are others give --nodeport-addresses their ranges")
+	default:
 		add("nodePortAddresses: "+strings.Join(p.NodePortAddresses, ","), "--nodeport-addresses=%s", strings.Join(p.NodePortAddresses, ","))
 	}
 	if p.mode() == "iptables" && (p.Iptables.LocalhostNodePorts == nil || *p.Iptables.LocalhostNodePorts) {

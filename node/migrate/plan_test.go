@@ -156,6 +156,20 @@ conntrack.udpTimeout: 1m0s        --conntrack-udp-timeout=1m0s
 	}
 }
 
+// Whoever serves node ports at the primary addresses: kube-proxy and gridmesh find these in
+// different ways.
+func TestPrimaryIsNotTheSame(t *testing.T) {
+	for _, text := range []string{"mode: nftables", "mode: iptables\nnodePortAddresses: [primary]"} {
+		p, err := ParseProxy([]byte("kind: KubeProxyConfiguration\n" + text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(differences(p)); !strings.Contains(got, "nodePortAddresses: primary") || !strings.Contains(got, "InternalIPs") {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
 // A file of something else is no configuration of kube-proxy.
 func TestParseProxyRefuses(t *testing.T) {
 	for _, text := range []string{"kind: KubeletConfiguration", "[", "kind: KubeProxyConfiguration\nnodePortAddresses: 7"} {
