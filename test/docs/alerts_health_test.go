@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/gridmesh/gridmesh/health/shield"
 )
 
 // Node health and its webhook are found by the names of their ports, and the rights that
@@ -44,21 +42,6 @@ func alert(t *testing.T, name string) string {
 	}
 	t.Fatalf("there is no alert %s", name)
 	return ""
-}
-
-// Nodes that are kept for an hour are told, and go on to be, though another thing is done for them by
-// then: a series for each would begin that hour anew.
-func TestNodesThatAreKeptAreTold(t *testing.T) {
-	expr := alert(t, "GridmeshNodesKept")
-	actions := regexp.MustCompile(`^max\(sum without \(action\) \(gridmesh_health_nodes\{action=~"([^"]+)"\}\)\) > 0$`).FindStringSubmatch(expr)
-	if actions == nil {
-		t.Fatalf("the alert is %s", expr)
-	}
-	for a := shield.Nothing; a <= shield.Evict; a++ {
-		if told := regexp.MustCompile("^(?:" + actions[1] + ")$").MatchString(a.String()); told != a.Keeps() {
-			t.Errorf("%s is told: %v, and keeps: %v", a, told, a.Keeps())
-		}
-	}
 }
 
 // What the controller shows of its own troubles is told, and not its log alone.
