@@ -41,7 +41,8 @@
 //
 //   - It changes Nodes that are there, never nodes/status, and of them the annotations
 //     superedgehealth/node-health ("true", "false" or none), superedgehealth/evidence (up to
-//     4096 characters) and nodeunhealth ("yes" or none), and nothing else.
+//     4096 characters) and nodeunhealth ("yes" or none), and nothing else. A verdict comes with
+//     what it rests on, written anew in the voter's own name (by=).
 //   - Its token is bound to a node, as all are that a kubelet gets for a pod: the API server
 //     then says which by authentication.kubernetes.io/node-name. Others are refused.
 //   - The Node it writes is in the unit of that node.
@@ -63,9 +64,9 @@
 //
 // Who has a node's credentials can ask for a token of that node's gridmesh-health, and so write
 // any verdict on the nodes of its unit, alone: a policy sees no majority. It writes that in its own
-// name (by=), and who acts on verdicts takes a death from who holds the unit's Lease alone, within
-// a budget, and where the cloud has lost that node. A stolen node may take the Lease, too, which is
-// seen: it leads then.
+// name (by=), and who acts on verdicts takes them from who holds the unit's Lease alone, what that one
+// wrote before stays in force, and a death is within a budget, and where the cloud has lost that node.
+// A stolen node may take the Lease, too, which is seen: it leads then.
 //
 // A kubelet may change most labels of its own Node (KEP-279), so where the unit's label is one
 // of these, such a node can move to another unit, and votes there as soon as the controller

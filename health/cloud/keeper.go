@@ -285,11 +285,13 @@ func (k *Keeper) write(ctx context.Context, now time.Time, keep map[string]bool)
 	k.listed, k.absent, k.odd, k.written, k.until, k.failed = keep, false, false, now, now.Add(k.cfg.Expiry), time.Time{}
 }
 
-// found notes how the list is: what is not as it was written is written anew.
+// found notes how the list is: what is not as it was written is written anew. What is told late may be as
+// it was written the time before.
 func (k *Keeper) found(list map[string]string, there bool) {
 	k.absent, k.odd = !there, len(list) != len(k.listed)
-	for name := range list {
-		k.odd = k.odd || !k.listed[name]
+	for name, text := range list {
+		until, err := time.Parse(time.RFC3339, text)
+		k.odd = k.odd || !k.listed[name] || err != nil || until.After(k.until) || k.until.Sub(until) > 2*k.cfg.Renew
 	}
 }
 

@@ -172,7 +172,7 @@ func (r *rig) lose(names ...string) {
 func (r *rig) say(name, verdict, evidence string) {
 	n := r.n[name]
 	if !strings.Contains(evidence, " by=") {
-		evidence += " by=a-1"
+		evidence += " by=" + n.unit + "-1"
 	}
 	n.verdict, n.evidence, n.voted = verdict, evidence, r.now
 	r.set(name, n)

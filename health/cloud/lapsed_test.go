@@ -21,17 +21,40 @@ func TestEntriesThatEnded(t *testing.T) {
 // A list that has others than were written, or lacks some, is written anew.
 func TestAListThatIsNotAsItWasWritten(t *testing.T) {
 	r := shielded(t)
-	for _, hand := range []map[string]string{{}, {"a-1": "", "a-2": ""}, {"a-1": ""}} {
+	at := func(d time.Duration) string { return r.now.Add(d).UTC().Format(time.RFC3339) }
+	for _, hand := range []map[string]string{
+		{}, {"a-1": "", "a-2": ""}, {"a-1": ""}, {"a-2": "for ever"},
+		{"a-2": at(-time.Minute)}, {"a-2": at(time.Minute)}, {"a-2": at(time.Hour)},
+	} {
 		r.pass(10*time.Second, true)
 		r.on.list = hand
 		r.found(hand, true)
 		r.pass(2*time.Second, true)
 		r.listedAre("somebody wrote it", "a-2")
+		if until, err := time.Parse(time.RFC3339, r.on.list["a-2"]); err != nil || until.Sub(r.now) < 4*time.Minute || until.Sub(r.now) > 5*time.Minute {
+			t.Errorf("%v was written: it is kept until %s, at %s", hand, r.on.list["a-2"], r.now)
+		}
 		r.found(r.on.list, true)
 		before := r.on.writes
 		if r.pass(10*time.Second, true); r.on.writes != before {
 			t.Errorf("written %d times more", r.on.writes-before)
 		}
+	}
+}
+
+// What was written before the last time, and is told late, is not somebody else's.
+func TestAListThatIsToldLate(t *testing.T) {
+	r := shielded(t)
+	before := r.on.list
+	for range 60 {
+		if r.pass(time.Second, true); r.on.list["a-2"] != before["a-2"] {
+			break
+		}
+	}
+	r.found(before, true)
+	writes := r.on.writes
+	if r.pass(10*time.Second, true); r.on.writes != writes {
+		t.Errorf("written %d times more", r.on.writes-writes)
 	}
 }
 

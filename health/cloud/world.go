@@ -221,5 +221,6 @@ func (w *world) decide(now time.Time, name string, told time.Time) (shield.Actio
 	is := u.past
 	is.Told = told
 	is.Nodes, is.Most = len(u.nodes), !shield.MayPart(w.lost, len(w.nodes))
+	s.past = s.past.Counted(is)
 	return shield.Decide(now, w.cfg, s.past, is)
 }

@@ -44,6 +44,10 @@ type Node struct {
 	// Found says that it was there when the Node was first seen, and has not changed since:
 	// it may be of any age, unless it is Dated: then Voted is when the API server took it.
 	Found, Dated bool
+	// Counts says that the verdict was seen to be by who spoke for its unit, and to rest on what it
+	// has to (Counted), or was found. Where it does not, Last stands, the last that did.
+	Counts bool
+	Last   Vote
 	// Kept says that its pods stayed when it was last decided about, or that a list says so
 	// that was found.
 	Kept bool
@@ -51,6 +55,14 @@ type Node struct {
 	// long (Decided): that the unit then falls silent does not take it back. For long, as nodes of
 	// one outage are missed one by one.
 	Given bool
+}
+
+// Vote is what was voted on a node, and when; its fields are those of Node.
+type Vote struct {
+	Verdict      Verdict
+	Evidence     evidence.Evidence
+	Voted        time.Time
+	Found, Dated bool
 }
 
 // Unit is what the cloud knows of a node's unit. How that changes: past.go.
@@ -150,6 +162,7 @@ func (c Config) Validate() error {
 // not of lost ones alone: Kubernetes marks the pods of a node in the moment in which it takes
 // the node for lost, and has to be told before that they are to stay.
 func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
+	n = n.standing(u)
 	switch silent := now.Sub(u.Heard); {
 	case !u.Gone.IsZero() && now.Sub(u.Gone) <= c.Doubt && (n.Kept || !u.Heard.IsZero()):
 		return gone(n)
@@ -198,6 +211,25 @@ func (u *Unit) speaks(by string, at time.Time) bool {
 	return by != "" && (by == u.Holder || by == u.Before && at.Sub(u.Handed) <= handover)
 }
 
+// counts reports whether a verdict is by who spoke for its unit, and not another one than what it rests
+// on. That a node is well may be by its observers alone, whom no count of the unit holds.
+func (n *Node) counts(u *Unit) bool {
+	if n.Verdict == Well {
+		return n.Evidence.Yes > n.Evidence.No && u.speaks(n.Evidence.By, n.Voted)
+	}
+	return n.Verdict == Dead && unproven(*n, *u) == ""
+}
+
+// standing is a node with what stands of it: the last verdict that counts, as old as it is. Whoever may
+// annotate Nodes may write another, or take it away.
+func (n Node) standing(u Unit) Node {
+	if n.Counts = n.Counts || n.counts(&u); !n.Counts && n.Last.Verdict != None {
+		n.Counts, n.Verdict, n.Evidence, n.Voted = true, n.Last.Verdict, n.Last.Evidence, n.Last.Voted
+		n.Found, n.Dated = n.Last.Found, n.Last.Dated
+	}
+	return n
+}
+
 // gone is of a node in a unit whose Lease was there: it may be taken away by mistake, or by
 // somebody who is not of the unit, which makes another one if it can.
 func gone(n Node) (Action, string) {
@@ -211,7 +243,7 @@ func gone(n Node) (Action, string) {
 // it: it cannot agree, for it is cut in halves or its uplink is on the smaller side, or its daemons
 // were taken away. Who was not told for a while does not know yet whom the cloud hears.
 func mute(now time.Time, c Config, n Node, u Unit) (Action, string) {
-	if n.Lost && n.Kept && n.Verdict == Well && now.Sub(u.Heard) <= c.Fresh+c.HoldVerdict {
+	if n.Lost && n.Kept && n.Verdict == Well && n.Counts && now.Sub(u.Heard) <= c.Fresh+c.HoldVerdict {
 		return Hold, "nobody votes in its unit any more, which voted last that it is well"
 	}
 	return Nothing, "nobody votes in its unit any more: the cloud hears nodes of it, and no vote"
@@ -222,7 +254,7 @@ func mute(now time.Time, c Config, n Node, u Unit) (Action, string) {
 func frozen(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	const why = "its unit has no uplink"
 	switch {
-	case n.Lost && !n.Kept && n.Verdict == Dead:
+	case n.Lost && !n.Kept && n.Verdict == Dead && (n.Counts || n.Found):
 		return Nothing, why + ", and said before that it is dead"
 	case n.Lost && !n.Kept && (n.Given || !n.Since.After(u.Heard)):
 		return Nothing, why + ", and did not keep it before"
@@ -240,7 +272,7 @@ func heard(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	switch {
 	case n.Kept && now.Sub(u.Again) <= c.Doubt && n.Voted.Before(u.Again):
 		return Hold, "its unit was not heard until now, and the cloud may not have missed it yet"
-	case fresh && n.Verdict == Well && n.Evidence.Cut:
+	case fresh && n.Verdict == Well && n.Counts && n.Evidence.Cut:
 		return Shield, "it says that it has no uplink, and more than half of its unit see it"
 	case fresh && n.Verdict == Dead:
 		if why := unproven(n, u); why != "" {
@@ -266,16 +298,18 @@ func lost(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	switch {
 	case n.Verdict == Well && !n.Kept && n.ageless():
 		return Nothing, "it is said to be well since before the controller looked, and is on no list: that has to be renewed to count"
-	case n.Verdict == Well && old <= c.Fresh:
+	case n.Verdict == Well && n.Counts && old <= c.Fresh:
 		return Shield, "it lost its uplink alone: more than half of its unit see it"
 	case n.Verdict == Dead && old <= c.Fresh && !before && unproven(n, u) == "":
 		return Evict, "more than half of its unit say that it is dead"
-	case n.Verdict == Well && old <= c.Fresh+c.HoldVerdict:
+	case n.Verdict == Well && n.Counts && old <= c.Fresh+c.HoldVerdict:
 		return Hold, "its unit does not agree on it, and voted last that it is well"
 	case n.Kept && now.Sub(u.Again) <= c.Fresh+c.HoldVerdict:
 		return Hold, "its unit is heard again, and has not agreed on it since"
 	case n.Verdict == Dead && old <= c.Fresh:
 		return Nothing, unproven(n, u)
+	case n.Verdict == Well && !n.Counts && old <= c.Fresh:
+		return Nothing, fmt.Sprintf("it is said to be well by %q, which does not speak for its unit, or by no count", n.Evidence.By)
 	case n.Verdict == None:
 		return Nothing, "its unit has not voted on it"
 	}

@@ -19,7 +19,7 @@
 //	renewed                   well                  says it has no uplink Shield, before it is lost
 //	renewed                   dead, proven          lost                  Evict
 //	renewed                   dead, proven          heard                 Suspect: its peers do not reach it
-//	renewed                   dead, not proven      any                   Nothing
+//	renewed                   dead, not proven      any                   Nothing, where nothing else stands
 //	renewed                   well, an old vote     lost                  Hold for a while
 //	renewed                   none, or a very old   lost                  Nothing
 //	renewed again             none since            lost, and was kept    Hold for a while
@@ -40,6 +40,10 @@
 // knows there said so, by who holds the unit's Lease or did until a moment ago, and that was seen to
 // be written: what a controller finds when it begins may be of any age, and takes no pods. It keeps
 // them where the node is on the list that it finds, or the API server says when it took the verdict.
+//
+// That a node is well counts by who speaks for the unit, too, and from more who see it than do not. What
+// does not count, and none, is passed over: the last vote that did stands, as old as it is. So nobody who
+// does not speak for a unit ends a shield, or begins one.
 //
 // Who begins to look, or was not told how nodes are, counts a unit as one without uplink before it
 // counts as one in which nobody votes: whom the cloud seems to hear may be long gone.

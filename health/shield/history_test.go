@@ -25,7 +25,8 @@ type truth struct {
 	verdict Verdict
 	proof   evidence.Evidence
 	voted   time.Time
-	mark    int // of what stands there
+	mark    int   // of what stands there
+	forged  *Vote // that somebody else wrote since
 }
 
 // site is a unit of nodes that vote, its uplink, and what the API server has of it.
@@ -112,7 +113,7 @@ func (w *site) vote(n *truth) {
 	if is == n.verdict && n.proof.Cut == n.cut && (!matters || w.now.Sub(n.voted) < time.Minute) {
 		return
 	}
-	n.verdict, n.voted, n.mark = is, w.now, n.mark+1
+	n.verdict, n.voted, n.mark, n.forged = is, w.now, n.mark+1, nil
 	n.proof = evidence.Evidence{Yes: len(w.nodes), Of: len(w.nodes), Exact: true, Cut: n.cut, By: "n-0"}
 	if n.dead {
 		n.proof.Yes, n.proof.No = 0, len(w.nodes)/2+1
@@ -129,6 +130,7 @@ type watcher struct {
 	begun   time.Time
 	listed  map[string]bool
 	actions map[string]Action
+	spared  bool // it sees nothing that is forged
 }
 
 // begins is one that begins, with the list of the one before.
@@ -163,8 +165,12 @@ func (k *watcher) look() {
 		k.unit.Renewed(now, k.renewed, Default())
 	}
 	for name, n := range k.w.nodes {
-		voted := n.mark != k.marks[name]
-		if k.nodes[name] = k.nodes[name].Next(now, n.seen(), voted); voted {
+		is := n.seen()
+		if n.forged != nil && !k.spared {
+			is.Verdict, is.Evidence = n.forged.Verdict, n.forged.Evidence
+		}
+		voted := n.mark != k.marks[name] || is.Verdict != k.nodes[name].Verdict || is.Evidence != k.nodes[name].Evidence
+		if k.nodes[name] = k.nodes[name].Next(now, is, voted); voted {
 			k.marks[name] = n.mark
 			k.unit.Voted(now, Default())
 		}
@@ -175,6 +181,7 @@ func (k *watcher) look() {
 	k.unit.Nodes, k.unit.Alive, k.unit.Told = len(k.nodes), alive, k.begun
 	next := map[string]bool{}
 	for name, n := range k.nodes {
+		n = n.Counted(k.unit)
 		action, _ := Decide(now, Default(), n, k.unit)
 		sure := now.Sub(k.begun) > Default().Silent
 		if !sure && !action.Keeps() { // as health/cloud has it
@@ -300,6 +307,55 @@ func TestHistories(t *testing.T) {
 		}
 		if !maps.Equal(steady.listed, anew.listed) {
 			t.Fatalf("seed %d: one keeps %v, and who began anew %v", seed, steady.listed, anew.listed)
+		}
+	}
+}
+
+// forge has somebody write of a node whatever may be written by who does not speak for its unit.
+func (w *site) forge(r *rand.Rand) {
+	names := slices.Sorted(maps.Keys(w.nodes))
+	n := w.nodes[names[r.IntN(len(names))]]
+	if w.now.Sub(w.renewed) > Default().Silent { // else it is the first that is heard of the unit
+		return
+	}
+	all := len(w.nodes)
+	n.forged = &Vote{Verdict: Verdict(r.IntN(3)), Evidence: evidence.Evidence{Yes: r.IntN(all), Of: all, Exact: true, Cut: r.IntN(2) == 0, By: "n-1"}}
+	n.forged.Evidence.No = all - n.forged.Evidence.Yes
+	if is := n.forged.Verdict; r.IntN(3) == 0 && is != n.verdict {
+		n.forged.Evidence = n.proof // a verdict alone
+	}
+}
+
+// What somebody writes who does not speak for a unit makes no difference, whatever else happens.
+func TestForgeriesMakeNoDifference(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		w := newSite(t, 2+r.IntN(4), 50*time.Second)
+		is, spared := begins(w, nil), begins(w, nil)
+		spared.spared = true
+		calm, forged := 0, 0
+		for range 5000 {
+			if r.IntN(20) == 0 && !w.away {
+				w.forge(r)
+			}
+			if calm--; calm < 0 && r.IntN(90) == 0 {
+				w.change(r)
+				calm = []int{0, 20, 100, 900}[r.IntN(4)]
+			}
+			w.pass()
+			is.look()
+			spared.look()
+			for name, n := range w.nodes {
+				if n.forged != nil {
+					forged++
+				}
+				if is.actions[name] != spared.actions[name] {
+					t.Fatalf("seed %d, after %s, of %s: %s, and %s without %+v: %+v, %+v", seed, w.now.Sub(now), name, is.actions[name], spared.actions[name], n.forged, is.nodes[name], is.unit)
+				}
+			}
+		}
+		if forged < 1000 {
+			t.Errorf("seed %d: only %d looks at what is forged", seed, forged)
 		}
 	}
 }

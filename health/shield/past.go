@@ -44,7 +44,7 @@ func (u *Unit) Found(now, at time.Time) {
 // server took its verdict, zero where it does not say so, and kept whether a list says that its
 // pods stay. Since of n is what its condition says.
 func Found(now time.Time, n Node, voted time.Time, kept bool) Node {
-	n.Found, n.Dated, n.Voted, n.Kept = true, !voted.IsZero(), voted, kept
+	n.Found, n.Dated, n.Voted, n.Kept, n.Counts = true, !voted.IsZero(), voted, kept, n.Verdict == Well
 	if !n.Dated || voted.After(now) {
 		n.Voted = now
 	}
@@ -81,17 +81,30 @@ func (n Node) Met(c Config, u Unit, last time.Time) Node {
 }
 
 // Next is what is known of a node after it was seen anew; voted says that its verdict, or what
-// that rests on, is another one.
+// that rests on, is another one. That counts once it is seen to (Counted).
 func (n Node) Next(now time.Time, next Node, voted bool) Node {
 	next.Kept, next.Since = n.Kept, now
 	if n.Lost {
 		next.Since = n.Since
 	}
-	next.Given = n.Given && next.Lost && (!voted || next.Verdict != Well)
-	if next.Voted = now; !voted {
-		next.Voted, next.Found, next.Dated = n.Voted, n.Found, n.Dated
+	next.Given = n.Given && next.Lost
+	next.Voted, next.Last = now, n.Last
+	switch {
+	case !voted:
+		next.Voted, next.Found, next.Dated, next.Counts = n.Voted, n.Found, n.Dated, n.Counts
+	case n.Counts:
+		next.Last = Vote{n.Verdict, n.Evidence, n.Voted, n.Found, n.Dated}
 	}
 	return next
+}
+
+// Counted notes that the verdict counts, once it is seen to: that who wrote it leads may be told later,
+// and others lead after.
+func (n Node) Counted(u Unit) Node {
+	if !n.Counts && n.counts(&u) {
+		n.Counts, n.Given = true, n.Given && n.Verdict != Well
+	}
+	return n
 }
 
 // Decided is what is known of a node after it was decided about; sure says that it was by what the

@@ -121,31 +121,6 @@ func allGroups(t *testing.T) []ruleGroup {
 		find(t, decode(t, read(t, "deploy/monitoring/health/rules.yaml")), "PrometheusRule", "gridmesh-health").Spec.Groups)
 }
 
-// Node health and its webhook are found by the names of their ports, and the rights that
-// Prometheus has for the controller let it ask the webhook.
-func TestHealthIsScraped(t *testing.T) {
-	watched := overlay(t, kustomization+"components: [../deploy/monitoring, ../deploy/health, ../deploy/admission, ../deploy/monitoring/health]\n")
-	c := find(t, watched, "DaemonSet", "gridmesh-health").Spec.Template.Spec.Containers[0]
-	if len(c.Ports) != 1 || c.Ports[0].Name != "metrics" || !slices.Contains(c.Args, "--metrics-bind-address=$(METRICS_IP):10362") {
-		t.Errorf("gridmesh-health has ports %v, flags %q", c.Ports, c.Args)
-	}
-	find(t, watched, "PodMonitor", "gridmesh-health")
-	find(t, watched, "ServiceMonitor", "gridmesh-admission")
-	jobs := map[string]bool{"gridmesh/gridmesh-health": true, find(t, watched, "Service", "gridmesh-admission-metrics").Name: true}
-	for _, r := range find(t, watched, "PrometheusRule", "gridmesh-health").Spec.Groups[0].Rules {
-		for _, m := range regexp.MustCompile(`job="([^"]+)"`).FindAllStringSubmatch(r.Expr, -1) {
-			if !jobs[m[1]] {
-				t.Errorf("%s asks for the job %s, which nothing makes", r.Alert, m[1])
-			}
-		}
-	}
-	for job := range jobs {
-		if _, ok := scraped(t)[job]; !ok {
-			t.Errorf("deploy/metrics/scrape.yaml has no job %s", job)
-		}
-	}
-}
-
 // Every alert names metrics that exist, in an expression that can be read, and
 // has a section of its own in docs/alerts.md, which has no others.
 func TestAlertsHaveMetricsAndRunbooks(t *testing.T) {
@@ -352,12 +327,12 @@ func TestJobsAreScraped(t *testing.T) {
 }
 
 // words of PromQL that the expressions here may use.
-var words = strings.Fields("absent by sum max min count on rate increase time unless vector or and histogram_quantile")
+var words = strings.Fields("absent by without sum max min count on rate increase time unless vector or and histogram_quantile")
 
 var (
 	quotedText = regexp.MustCompile(`"[^"]*"`)
 	matchers   = regexp.MustCompile(`\{([a-z_]+(=|!=|=~|!~)"",?)*\}`)
-	labelList  = regexp.MustCompile(`\b(by|on) \([a-z_]+(, [a-z_]+)*\)`)
+	labelList  = regexp.MustCompile(`\b(by|without|on) \([a-z_]+(, [a-z_]+)*\)`)
 	window     = regexp.MustCompile(`\[\d+[smhd]\]`)
 	identifier = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
 	arithmetic = regexp.MustCompile(`^[\s()\d.,*/+<>=!-]*$`)

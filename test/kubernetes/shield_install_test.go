@@ -201,7 +201,7 @@ func TestTheControllerInstallsPolicies(t *testing.T) {
 func held(t *testing.T, voter, own, other string) error {
 	t.Helper()
 	try := func(node string) error {
-		_, err := voterOf(t, voter).CoreV1().Nodes().Patch(patient(t), node, types.MergePatchType, []byte(vote("false")), metav1.PatchOptions{DryRun: rehearsed.DryRun})
+		_, err := voterOf(t, voter).CoreV1().Nodes().Patch(patient(t), node, types.MergePatchType, []byte(voted(voter, "false")), metav1.PatchOptions{DryRun: rehearsed.DryRun})
 		return err
 	}
 	mine, others := try(own), try(other)

@@ -133,7 +133,7 @@ func TestAVoterThatMovesLosesItsUnit(t *testing.T) {
 	voter := voterOf(t, "a-1")
 	try := func(unit, node string) (lease, verdict error) {
 		_, lease = voter.CoordinationV1().Leases(gridmesh).Create(patient(t), leaseOf(unit, "a-1"), metav1.CreateOptions{DryRun: rehearsed.DryRun})
-		_, verdict = voter.CoreV1().Nodes().Patch(patient(t), node, types.MergePatchType, []byte(vote("false")), metav1.PatchOptions{DryRun: rehearsed.DryRun})
+		_, verdict = voter.CoreV1().Nodes().Patch(patient(t), node, types.MergePatchType, []byte(voted("a-1", "false")), metav1.PatchOptions{DryRun: rehearsed.DryRun})
 		return lease, verdict
 	}
 	holds := func(own, node, other, others string) error {
@@ -172,15 +172,15 @@ func TestALargeTableOfUnits(t *testing.T) {
 		return err
 	}
 	wait.Eventually(t, func() error {
-		if err := rehearse(voter, "b-1", vote("false")); !apierrors.IsInvalid(err) {
+		if err := rehearse(voter, "b-1", voted("a-1", "false")); !apierrors.IsInvalid(err) {
 			return errors.Join(errors.New("not refused yet"), err)
 		}
 		return nil
 	})
 	admin := asWriter(t, "somebody")
-	t.Logf("a vote:                       %s", measured(t, func() error { return rehearse(voter, "a-2", vote("false")) }))
+	t.Logf("a vote:                       %s", measured(t, func() error { return rehearse(voter, "a-2", voted("a-1", "false")) }))
 	t.Logf("somebody's write of a Node:   %s", measured(t, func() error { return rehearse(admin, "a-2", set("annotations", "x", "y")) }))
 	unapply(t, policy.Votes())
-	wait.Eventually(t, func() error { return rehearse(voter, "b-1", vote("false")) })
+	wait.Eventually(t, func() error { return rehearse(voter, "b-1", voted("a-1", "false")) })
 	t.Logf("the same without policies:    %s", measured(t, func() error { return rehearse(admin, "a-2", set("annotations", "x", "y")) }))
 }

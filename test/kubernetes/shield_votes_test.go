@@ -69,6 +69,25 @@ func set(kind, key, value string) string {
 
 func vote(value string) string { return set("annotations", names.NodeHealth, value) }
 
+// voted is a verdict with what it rests on, by a voter.
+func voted(by, value string) string {
+	text, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{names.NodeHealth: value, names.Evidence: "yes=0 no=2 of=3 by=" + by + " at="}}})
+	return string(text)
+}
+
+// stands has a verdict stand on a Node while a test runs.
+func stands(t *testing.T, node string) {
+	t.Helper()
+	patch := func(text string) {
+		_, err := c.Kube.CoreV1().Nodes().Patch(patient(t), node, types.MergePatchType, []byte(text), metav1.PatchOptions{})
+		must(t, err)
+	}
+	patch(`{"metadata":{"annotations":{"superedgehealth/node-health":"true","superedgehealth/evidence":"yes=3 no=0 of=3 by=a-2 at="}}}`)
+	t.Cleanup(func() {
+		patch(`{"metadata":{"annotations":{"superedgehealth/node-health":null,"superedgehealth/evidence":null}}}`)
+	})
+}
+
 // try rehearses patches: what is not refused is not stored either.
 func try(t *testing.T, api kubernetes.Interface, list []attempt) {
 	t.Helper()
@@ -110,14 +129,16 @@ func votes(t *testing.T) {
 				lease = errors.Join(lease, fmt.Errorf("a Lease is not refused with %q yet: %w", why, errors.Join(err)))
 			}
 		}
-		return errors.Join(refused(voter, "a-2", set("labels", "x", "y")), refused(voter, "b-1", vote("true")), refused(kubelet, "a-1", vote("true")), lease)
+		return errors.Join(refused(voter, "a-2", set("labels", "x", "y")), refused(voter, "b-1", voted("a-1", "true")), refused(kubelet, "a-1", vote("true")), lease)
 	})
 }
 
 // Who votes writes verdicts on its own unit, and nothing else of a Node.
 func TestAVoteIsAllThatAVoterWrites(t *testing.T) {
 	votes(t)
+	stands(t, "a-2")
 	const others, alone, unit = "changes Nodes that are there, and their annotations alone", "of the annotations gridmesh-health changes", "voter's own unit"
+	const own, anew = "voter's own node (by=)", "with what it rests on anew"
 	taint := `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`
 	voter := func(node ...string) kubernetes.Interface {
 		extra := map[string][]string{}
@@ -127,17 +148,22 @@ func TestAVoteIsAllThatAVoterWrites(t *testing.T) {
 		return as(t, healthUser, extra, "system:masters")
 	}
 	try(t, voter("a-1"), []attempt{
-		{name: "a verdict", node: "a-2", patch: vote("false")},
-		{name: "a verdict on itself", node: "a-1", patch: vote("true")},
+		{name: "a verdict", node: "a-2", patch: voted("a-1", "false")},
+		{name: "a verdict on itself", node: "a-1", patch: voted("a-1", "true")},
+		{name: "a verdict alone", node: "a-2", patch: vote("false"), refused: anew},
+		{name: "the first one alone", node: "a-1", patch: vote("true"), refused: anew},
+		{name: "public SuperEdge's alone", node: "a-2", patch: set("annotations", names.NodeUnhealthy, "yes"), refused: anew},
 		{name: "with evidence", node: "a-2", patch: `{"metadata":{"annotations":{"superedgehealth/node-health":"false","superedgehealth/evidence":"yes=0 no=2 of=3 by=a-1 at=","nodeunhealth":"yes"}}}`},
-		{name: "another's evidence", node: "a-2", patch: set("annotations", names.Evidence, "yes=0 no=2 of=3 by=a-11 at="), refused: "voter's own node (by=)"},
-		{name: "nobody's evidence", node: "a-2", patch: set("annotations", names.Evidence, "yes=0 no=2 of=3"), refused: "voter's own node (by=)"},
-		{name: "a verdict withdrawn", node: "a-2", patch: vote("null")},
-		{name: "no verdict", node: "a-2", patch: vote("maybe"), refused: "a verdict is"},
+		{name: "another's evidence", node: "a-2", patch: set("annotations", names.Evidence, "yes=0 no=2 of=3 by=a-11 at="), refused: own},
+		{name: "nobody's evidence", node: "a-2", patch: set("annotations", names.Evidence, "yes=0 no=2 of=3"), refused: own},
+		{name: "evidence withdrawn", node: "a-2", patch: set("annotations", names.Evidence, "null"), refused: own},
+		{name: "a verdict withdrawn", node: "a-2", patch: vote("null"), refused: anew},
+		{name: "both withdrawn", node: "a-2", patch: `{"metadata":{"annotations":{"superedgehealth/node-health":null,"superedgehealth/evidence":null}}}`, refused: own},
+		{name: "no verdict", node: "a-2", patch: voted("a-1", "maybe"), refused: "a verdict is \"true\""},
 		{name: "no word of public SuperEdge's", node: "a-2", patch: set("annotations", names.NodeUnhealthy, "no"), refused: "nodeunhealth is"},
 		{name: "much evidence", node: "a-2", patch: set("annotations", names.Evidence, strings.Repeat("x", 4097)), refused: "4096"},
-		{name: "another unit", node: "b-1", patch: vote("false"), refused: unit},
-		{name: "a node without a unit", node: "b-2", patch: vote("false"), refused: unit},
+		{name: "another unit", node: "b-1", patch: voted("a-1", "false"), refused: unit},
+		{name: "a node without a unit", node: "b-2", patch: voted("a-1", "false"), refused: unit},
 		{name: "a taint", node: "a-2", patch: taint, refused: others},
 		{name: "a label", node: "a-2", patch: set("labels", "unit", "b"), refused: others},
 		{name: "a label gone", node: "a-2", patch: set("labels", "unit", "null"), refused: others},
@@ -149,9 +175,9 @@ func TestAVoteIsAllThatAVoterWrites(t *testing.T) {
 		{name: "the status", node: "a-2", patch: `{"status":{"phase":"Running"}}`, sub: []string{"status"}, refused: others},
 		{name: "a verdict by the status", node: "a-2", patch: vote("false"), sub: []string{"status"}, refused: others},
 	})
-	try(t, voter(), []attempt{{name: "no node's token", node: "a-2", patch: vote("false"), refused: "bound to a node"}})
-	try(t, voter("a-1", "b-1"), []attempt{{name: "two nodes' token", node: "a-2", patch: vote("false"), refused: "bound to a node"}})
-	try(t, voter("b-2"), []attempt{{name: "a voter without a unit", node: "a-2", patch: vote("false"), refused: unit}, {name: "on itself", node: "b-2", patch: vote("false"), refused: unit}})
+	try(t, voter(), []attempt{{name: "no node's token", node: "a-2", patch: voted("a-1", "false"), refused: "bound to a node"}})
+	try(t, voter("a-1", "b-1"), []attempt{{name: "two nodes' token", node: "a-2", patch: voted("a-1", "false"), refused: "bound to a node"}})
+	try(t, voter("b-2"), []attempt{{name: "a voter without a unit", node: "a-2", patch: voted("b-2", "false"), refused: unit}, {name: "on itself", node: "b-2", patch: voted("b-2", "false"), refused: unit}})
 	try(t, asWriter(t, "somebody"), []attempt{{name: "an administrator's taint", node: "a-2", patch: taint}, {name: "an administrator's verdict", node: "a-2", patch: vote("maybe")}})
 	t.Run("a Node that is not there", func(t *testing.T) {
 		_, err := voter("a-1").CoreV1().Nodes().Create(patient(t), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{DryRun: rehearsed.DryRun})
@@ -227,8 +253,8 @@ func TestAPodsTokenVotesInItsUnit(t *testing.T) {
 	}
 	bound := token(&authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID})
 	try(t, bound, []attempt{
-		{name: "in its unit", node: "a-2", patch: vote("false")},
-		{name: "in another", node: "b-1", patch: vote("false"), refused: "voter's own unit"},
+		{name: "in its unit", node: "a-2", patch: voted("a-1", "false")},
+		{name: "in another", node: "b-1", patch: voted("a-1", "false"), refused: "voter's own unit"},
 	})
-	try(t, token(nil), []attempt{{name: "bound to nothing", node: "a-2", patch: vote("false"), refused: "bound to a node"}})
+	try(t, token(nil), []attempt{{name: "bound to nothing", node: "a-2", patch: voted("a-1", "false"), refused: "bound to a node"}})
 }
