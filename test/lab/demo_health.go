@@ -176,10 +176,10 @@ func (d *demo) dies(ctx context.Context) error {
 	}
 	d.step(fmt.Sprintf("%s dies: its unit says so, and the cloud evicts what was on it", victim))
 	start := time.Now()
-	if err := d.during(victim+" dies", func() error {
-		if err := d.c.Lab.SetNode(victim, true); err != nil {
-			return err
-		}
+	if err := d.c.Lab.SetNode(victim, true); err != nil { // what is open to it ends with it
+		return err
+	}
+	if err := d.during(victim+" dead", func() error {
 		if err := d.verdicts(ctx, "false", victim); err != nil {
 			return err
 		}
