@@ -22,22 +22,6 @@ type nodeNetwork struct {
 
 var thisNode = nodeNetwork{addresses: links.Addresses, defaults: routing.Defaults}
 
-// homes are addresses that were primary, by whether they are of IPv6, the first one
-// first: the node is known by them.
-type homes map[bool][]netip.Addr
-
-// mostHomes bounds those of a family, for some networks give another each day.
-const mostHomes = 8
-
-func (h homes) add(ip netip.Addr) {
-	list := h[ip.Is6()]
-	if slices.Contains(list, ip) {
-		return
-	}
-	list = append(list, ip)
-	h[ip.Is6()] = list[max(0, len(list)-mostHomes):]
-}
-
 // followAddresses serves node ports at the addresses that the node has now. Where
 // these come and go all the time it adds those that were told, and leaves none.
 func (c *Capture) followAddresses() error {
@@ -77,6 +61,7 @@ func (c *Capture) findAddresses() error {
 	if c.kernel == nil {
 		return nil
 	}
+	c.findHomes()
 	err := c.followAddresses()
 	if errors.Is(err, dump.ErrTorn) {
 		c.sayLater(err) // and the next Repair looks again
