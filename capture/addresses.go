@@ -38,7 +38,7 @@ func (c *Capture) followAddresses() error {
 		if err != nil && !errors.Is(err, dump.ErrTorn) {
 			return fmt.Errorf("where node ports are served: %w", err)
 		}
-		if torn = errors.Join(torn, err); torn != nil && len(k.own) > 0 {
+		if torn = cmp.Or(torn, err); torn != nil && len(k.own) > 0 {
 			own = k.own
 		}
 		for _, ip := range own {
@@ -52,7 +52,10 @@ func (c *Capture) followAddresses() error {
 		k.own, k.ports = chosen.NodeIPs, ports
 		k.replan(c.cfg)
 	}
-	return torn
+	if torn != nil {
+		return fmt.Errorf("where node ports are served: %w", torn)
+	}
+	return nil
 }
 
 // findAddresses is followAddresses at the start: the first view is compared with what
