@@ -22,22 +22,6 @@ type nodeNetwork struct {
 
 var thisNode = nodeNetwork{addresses: links.Addresses, defaults: routing.Defaults}
 
-// homes are addresses that were primary, by whether they are of IPv6, the first one
-// first: the node is known by them.
-type homes map[bool][]netip.Addr
-
-// mostHomes bounds those of a family, for some networks give another each day.
-const mostHomes = 8
-
-func (h homes) add(ip netip.Addr) {
-	list := h[ip.Is6()]
-	if slices.Contains(list, ip) {
-		return
-	}
-	list = append(list, ip)
-	h[ip.Is6()] = list[max(0, len(list)-mostHomes):]
-}
-
 // followAddresses serves node ports at the addresses that the node has now. Where
 // these come and go all the time it adds those that were told, and leaves none.
 func (c *Capture) followAddresses() error {
@@ -54,7 +38,7 @@ func (c *Capture) followAddresses() error {
 		if err != nil && !errors.Is(err, dump.ErrTorn) {
 			return fmt.Errorf("where node ports are served: %w", err)
 		}
-		if torn = errors.Join(torn, err); torn != nil && len(k.own) > 0 {
+		if torn = cmp.Or(torn, err); torn != nil && len(k.own) > 0 {
 			own = k.own
 		}
 		for _, ip := range own {
@@ -68,7 +52,10 @@ func (c *Capture) followAddresses() error {
 		k.own, k.ports = chosen.NodeIPs, ports
 		k.replan(c.cfg)
 	}
-	return torn
+	if torn != nil {
+		return fmt.Errorf("where node ports are served: %w", torn)
+	}
+	return nil
 }
 
 // findAddresses is followAddresses at the start: the first view is compared with what
@@ -77,6 +64,7 @@ func (c *Capture) findAddresses() error {
 	if c.kernel == nil {
 		return nil
 	}
+	c.findHomes()
 	err := c.followAddresses()
 	if errors.Is(err, dump.ErrTorn) {
 		c.sayLater(err) // and the next Repair looks again

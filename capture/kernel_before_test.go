@@ -55,7 +55,7 @@ func sentBefore(t *testing.T, provisional bool) {
 		return func(when string) {
 			t.Helper()
 			for name, conn := range conns {
-				answer := ask(conn, 5*time.Second)
+				answer := ask(conn, 10*time.Second)
 				for begin := time.Now(); answer == isRefused && time.Since(begin) < 5*time.Second; { // conntrack is asked beside who writes
 					answer = ask(conn, time.Second)
 				}

@@ -36,10 +36,11 @@ func (l *looked) flows() *flows {
 	f.dial = func() (*nl.Conn, error) { return nl.NewConn(closed{}, 1), nil }
 	f.forget = func(_ *nl.Conn, udp plan.UDPServing) (bool, error) {
 		l.mu.Lock()
-		defer l.mu.Unlock()
 		l.at, l.what = append(l.at, time.Since(begin)), append(l.what, fmt.Sprint(udp))
-		time.Sleep(l.takes)
-		return l.more, l.err
+		takes, more, err := l.takes, l.more, l.err
+		l.mu.Unlock()
+		time.Sleep(takes)
+		return more, err
 	}
 	return f
 }
@@ -75,34 +76,61 @@ func serving(frontend string, by ...string) plan.UDPServing {
 
 const one, two = "10.96.0.1:53", "10.96.0.2:53"
 
-// The first change after a pause is looked for at once; those that come meanwhile are one
-// look's, each as it was told last. A look that takes long is followed by a longer pause.
+// The first change after a pause is looked for at once, and again a pause later, for a packet may be
+// on its way while nobody can see its flow; those that come meanwhile are one look's, each as it was
+// told last.
 func TestPaceOfFlows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &looked{}
 		f := l.flows()
 		f.tell(serving(one, "10.244.0.1:53"))
 		l.expect(t, "the first", "0s map[10.96.0.1:53:[10.244.0.1:53]]")
+		time.Sleep(time.Minute)
+		l.expect(t, "again", "500ms map[10.96.0.1:53:[10.244.0.1:53]]")
+		f.ended.Wait()
+		f.tell(serving(one, "10.244.0.1:53"))
+		l.expect(t, "after a pause", "1m0s map[10.96.0.1:53:[10.244.0.1:53]]")
 		for i := range 100 {
 			f.tell(serving(one, fmt.Sprintf("10.244.0.%d:53", i+1)))
 			f.tell(serving(two, "10.244.0.9:53"))
 			time.Sleep(time.Millisecond)
 		}
 		l.expect(t, "in the pause")
-		time.Sleep(flowsPause)
-		l.expect(t, "after it", "500ms map[10.96.0.1:53:[10.244.0.100:53] 10.96.0.2:53:[10.244.0.9:53]]")
 		time.Sleep(time.Minute)
+		l.expect(t, "after it", "1m0.5s map[10.96.0.1:53:[10.244.0.100:53] 10.96.0.2:53:[10.244.0.9:53]]", "1m1s map[10.96.0.1:53:[10.244.0.100:53] 10.96.0.2:53:[10.244.0.9:53]]")
 		f.tell(serving(one))
 		l.expect(t, "nobody serves, and nothing is better")
-
-		l.takes = 2 * time.Second
 		f.tell(serving(one, "10.244.0.1:53"))
-		time.Sleep(time.Second)
+		synctest.Wait()
+		f.tell(serving(one))
+		time.Sleep(time.Minute)
+		l.expect(t, "nobody serves any more", "2m0.1s map[10.96.0.1:53:[10.244.0.1:53]]")
+		f.ended.Wait()
+	})
+}
+
+// A look that takes long is followed by a longer pause, which what is told anew does not wait for,
+// once: nobody is left with an endpoint that is gone. Told again and again it waits.
+func TestFlowsOfLongLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &looked{takes: 800 * time.Millisecond} // and a pause of 8 s
+		f := l.flows()
+		f.tell(serving(one, "10.244.0.1:53"))
+		time.Sleep(2 * time.Second)
+		l.expect(t, "the first", "0s map[10.96.0.1:53:[10.244.0.1:53]]")
 		f.tell(serving(two, "10.244.0.1:53"))
 		f.tell(serving(two))
-		f.tell(serving(one, "10.244.0.2:53"))
+		time.Sleep(time.Second)
+		l.expect(t, "nobody serves the other")
+		f.tell(serving(two, "10.244.0.2:53"))
+		time.Sleep(100 * time.Millisecond)
+		f.tell(serving(two, "10.244.0.3:53"))
+		time.Sleep(5 * time.Second)
+		l.expect(t, "told anew", "3s map[10.96.0.2:53:[10.244.0.2:53]]")
+		time.Sleep(time.Second)
+		l.expect(t, "all, after the pause of the first", "8.8s map[10.96.0.1:53:[10.244.0.1:53] 10.96.0.2:53:[10.244.0.3:53]]")
 		time.Sleep(time.Minute)
-		l.expect(t, "it takes long", "1m0.6s map[10.96.0.1:53:[10.244.0.1:53]]", "1m12.6s map[10.96.0.1:53:[10.244.0.2:53] 10.96.0.2:53:[]]")
+		l.expect(t, "again what was told", "17.6s map[10.96.0.2:53:[10.244.0.3:53]]")
 		f.ended.Wait()
 	})
 }
@@ -114,13 +142,13 @@ func TestFlowsThatAreLeft(t *testing.T) {
 		l := &looked{more: true}
 		f := l.flows()
 		f.tell(serving(one, "10.244.0.1:53"))
-		time.Sleep(flowsPause + time.Millisecond)
-		l.expect(t, "there are more", "0s map[10.96.0.1:53:[10.244.0.1:53]]", "500ms map[10.96.0.1:53:[10.244.0.1:53]]")
+		time.Sleep(2*flowsPause + time.Millisecond)
+		l.expect(t, "there are more", "0s map[10.96.0.1:53:[10.244.0.1:53]]", "500ms map[10.96.0.1:53:[10.244.0.1:53]]", "1s map[10.96.0.1:53:[10.244.0.1:53]]")
 		l.mu.Lock()
 		l.more, l.err = false, unix.EPERM
 		l.mu.Unlock()
 		time.Sleep(flowsPause)
-		l.expect(t, "it fails", "1s map[10.96.0.1:53:[10.244.0.1:53]]")
+		l.expect(t, "it fails", "1.5s map[10.96.0.1:53:[10.244.0.1:53]]")
 		f.ended.Wait()
 		f.tell(serving(one, "10.244.0.2:53"))
 		if err := f.again(); !errors.Is(err, unix.EPERM) {
@@ -133,7 +161,7 @@ func TestFlowsThatAreLeft(t *testing.T) {
 			t.Errorf("said is %v", err)
 		}
 		f.ended.Wait()
-		l.expect(t, "later", "11.001s map[10.96.0.1:53:[10.244.0.2:53]]")
+		l.expect(t, "later, and again", "11.501s map[10.96.0.1:53:[10.244.0.2:53]]", "12.001s map[10.96.0.1:53:[10.244.0.2:53]]")
 		if err := f.again(); err != nil {
 			t.Errorf("said is %v", err)
 		}
@@ -153,7 +181,7 @@ func TestFlowsStop(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.tell(serving(one, "10.244.0.3:53"))
 		l.expect(t, "told again", "1m0s map[10.96.0.1:53:[10.244.0.3:53]]")
-		f.ended.Wait()
+		f.stop()
 	})
 }
 
@@ -296,7 +324,7 @@ func TestConntrackThatCannotBeAsked(t *testing.T) {
 		defer other.Close()
 	}
 	l.flows.mu.Lock()
-	l.flows.forget, l.flows.rest = there, time.Time{} // time has passed
+	l.flows.forget, l.flows.rest, l.flows.soon = there, time.Time{}, time.Time{} // time has passed
 	l.flows.mu.Unlock()
 	if _, err := l.Repair(); err != nil {
 		t.Error(err)
@@ -327,7 +355,7 @@ func TestALookThatFailsIsNoFaultOfTheRules(t *testing.T) {
 			t.Errorf("%s: %v, found %v", name, err, c.own.all())
 		}
 		c.flows.mu.Lock()
-		c.flows.forget, c.flows.rest = there, time.Time{} // time has passed
+		c.flows.forget, c.flows.rest, c.flows.soon = there, time.Time{}, time.Time{} // time has passed
 		c.flows.mu.Unlock()
 		_, _ = c.Repair()
 		c.flows.ended.Wait()

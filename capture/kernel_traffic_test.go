@@ -275,9 +275,9 @@ func alive(t *testing.T, conn net.Conn) {
 	}
 }
 
-// followsWithin is five times what a flow takes from an endpoint that is gone, a
-// look at conntrack and the pause before it, where a machine has one core.
-const followsWithin = 10 * time.Second
+// followsWithin is five times what a flow may take from an endpoint that is gone, the short
+// pause and a look at conntrack, for a machine that has others to serve (TestFlowsOfLongLooks).
+const followsWithin = 5 * time.Second
 
 // A UDP flow that goes on from one port follows its Service: it leaves an endpoint
 // that is gone, and finds the first one.

@@ -327,8 +327,13 @@ func TestStaleUDP(t *testing.T) {
 		{"a node port", "192.0.2.1:30053", "10.244.0.9:53", true},
 		{"a node port, near", "192.0.2.1:30053", "10.244.0.4:53", false},
 	} {
-		if got := changed.Stale(UDPFlow{netip.MustParseAddrPort(tc.dialled), netip.MustParseAddrPort(tc.answerer)}); got != tc.want {
-			t.Errorf("%s: stale %v", tc.name, got)
+		flow := UDPFlow{netip.MustParseAddrPort(tc.dialled), netip.MustParseAddrPort(tc.answerer)}
+		if got, all := changed.Stale(flow), p.ServingUDP().Stale(flow); got != tc.want || all != tc.want {
+			t.Errorf("%s: stale %v, by all of the plan %v", tc.name, got, all)
+		}
+		anybody := UDPServing{flow.Dialled: {Anybody}}
+		if got := anybody.Stale(flow); got != (tc.dialled == tc.answerer) {
+			t.Errorf("%s, and anybody may serve: stale %v", tc.name, got)
 		}
 	}
 }

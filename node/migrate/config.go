@@ -3,6 +3,7 @@ package migrate
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,10 +11,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Proxy is what kube-proxy was told, by its flags and its file.
+// Proxy is what kube-proxy was told, by its file, or its flags where it has none.
 type Proxy struct {
 	Mode               string    `json:"mode,omitempty"` // "" is its default for the platform, iptables
 	ClusterCIDR        string    `json:"clusterCIDR,omitempty"`
+	DetectLocalMode    string    `json:"detectLocalMode,omitempty"` // "" is ClusterCIDR
+	DetectLocal        Local     `json:"detectLocal,omitzero"`
 	NodePortAddresses  []string  `json:"nodePortAddresses,omitempty"`
 	HealthzBindAddress *string   `json:"healthzBindAddress,omitempty"`
 	MetricsBindAddress *string   `json:"metricsBindAddress,omitempty"`
@@ -21,6 +24,12 @@ type Proxy struct {
 	Iptables           Tables    `json:"iptables,omitzero"`
 	Nftables           Tables    `json:"nftables,omitzero"`
 	IPVS               Scheduler `json:"ipvs,omitzero"`
+}
+
+// Local is how pods of this node are told where the mode is not of their addresses.
+type Local struct {
+	BridgeInterface     string `json:"bridgeInterface,omitempty"`
+	InterfaceNamePrefix string `json:"interfaceNamePrefix,omitempty"`
 }
 
 // Conntrack are the bounds of the kernel's table of connections.
@@ -81,9 +90,9 @@ func flag(args []string, name string) (value string, given bool) {
 	return value, given
 }
 
-// TakeFlags has the flags that win over what the file says, where there is none: kube-proxy
-// takes no other of these beside --config.
-func (p *Proxy) TakeFlags(args []string) {
+// ofFlags is what kube-proxy is told where it has no file: beside one it passes these over.
+func ofFlags(args []string) *Proxy {
+	p := &Proxy{}
 	text := func(name string, to *string) {
 		if value, given := flag(args, name); given {
 			*to = value
@@ -91,6 +100,10 @@ func (p *Proxy) TakeFlags(args []string) {
 	}
 	text("proxy-mode", &p.Mode)
 	text("cluster-cidr", &p.ClusterCIDR)
+	text("detect-local-mode", &p.DetectLocalMode)
+	text("pod-bridge-interface", &p.DetectLocal.BridgeInterface)
+	text("pod-interface-name-prefix", &p.DetectLocal.InterfaceNamePrefix)
+	text("ipvs-scheduler", &p.IPVS.Scheduler)
 	for name, to := range map[string]**string{"healthz-bind-address": &p.HealthzBindAddress, "metrics-bind-address": &p.MetricsBindAddress} {
 		if value, given := flag(args, name); given {
 			*to = &value
@@ -99,10 +112,22 @@ func (p *Proxy) TakeFlags(args []string) {
 	if value, given := flag(args, "nodeport-addresses"); given {
 		p.NodePortAddresses = slices.DeleteFunc(strings.Split(value, ","), func(s string) bool { return s == "" })
 	}
-	if value, given := flag(args, "masquerade-all"); given {
-		p.Iptables.MasqueradeAll, p.Nftables.MasqueradeAll = value == "true", value == "true"
+	is := func(name string, take func(bool)) {
+		if value, given := flag(args, name); given {
+			if yes, err := strconv.ParseBool(value); err == nil {
+				take(yes)
+			}
+		}
 	}
-	for name, to := range map[string]**int32{"conntrack-max-per-core": &p.Conntrack.MaxPerCore, "conntrack-min": &p.Conntrack.Min} {
+	is("masquerade-all", func(yes bool) { p.Iptables.MasqueradeAll, p.Nftables.MasqueradeAll = yes, yes })
+	is("iptables-localhost-nodeports", func(yes bool) { p.Iptables.LocalhostNodePorts = &yes })
+	is("conntrack-tcp-be-liberal", func(yes bool) { p.Conntrack.TCPBeLiberal = yes })
+	p.Conntrack.takeFlags(args)
+	return p
+}
+
+func (c *Conntrack) takeFlags(args []string) {
+	for name, to := range map[string]**int32{"conntrack-max-per-core": &c.MaxPerCore, "conntrack-min": &c.Min} {
 		var n int32
 		if value, given := flag(args, name); given {
 			if _, err := fmt.Sscan(value, &n); err == nil {
@@ -110,13 +135,15 @@ func (p *Proxy) TakeFlags(args []string) {
 			}
 		}
 	}
-	for name, to := range map[string]**metav1.Duration{
-		"conntrack-tcp-timeout-established": &p.Conntrack.TCPEstablishedTimeout, "conntrack-tcp-timeout-close-wait": &p.Conntrack.TCPCloseWaitTimeout,
-	} {
+	duration := func(name string, take func(metav1.Duration)) {
 		if value, given := flag(args, name); given {
 			if d, err := time.ParseDuration(value); err == nil {
-				*to = &metav1.Duration{Duration: d}
+				take(metav1.Duration{Duration: d})
 			}
 		}
 	}
+	duration("conntrack-tcp-timeout-established", func(d metav1.Duration) { c.TCPEstablishedTimeout = &d })
+	duration("conntrack-tcp-timeout-close-wait", func(d metav1.Duration) { c.TCPCloseWaitTimeout = &d })
+	duration("conntrack-udp-timeout", func(d metav1.Duration) { c.UDPTimeout = d })
+	duration("conntrack-udp-timeout-stream", func(d metav1.Duration) { c.UDPStreamTimeout = d })
 }

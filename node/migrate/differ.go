@@ -35,8 +35,15 @@ func differences(p *Proxy) (list []Difference) {
 	if p.Iptables.MasqueradeAll || p.Nftables.MasqueradeAll {
 		add("masqueradeAll: true", "pods of this node keep their address towards ClusterIPs")
 	}
-	if p.ClusterCIDR != "" {
-		add("clusterCIDR: "+p.ClusterCIDR, "pods are told by the podCIDRs of their Node, or --pod-cidr: other sources come with the node's address")
+	const byPodCIDRs = "pods are told by the podCIDRs of their Node, or --pod-cidr: other sources come with the node's address"
+	switch mode := p.DetectLocalMode; {
+	case mode == "NodeCIDR": // as here
+	case mode == "" || mode == "ClusterCIDR":
+		if p.ClusterCIDR != "" {
+			add("clusterCIDR: "+p.ClusterCIDR, byPodCIDRs)
+		}
+	default:
+		add(strings.TrimSpace("detectLocalMode: "+mode+" "+p.DetectLocal.BridgeInterface+p.DetectLocal.InterfaceNamePrefix), byPodCIDRs)
 	}
 	if p.IPVS.Scheduler != "" {
 		add("ipvs.scheduler: "+p.IPVS.Scheduler, "one of the endpoints at random, and by Envoy in turn")

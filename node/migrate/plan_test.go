@@ -134,7 +134,6 @@ winkernel: {networkName: x}
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.TakeFlags([]string{"kube-proxy", "--nodeport-addresses=192.0.2.0/24,", "-conntrack-min", "7"})
 	var b strings.Builder
 	if err := (Plan{State: "state", Differs: differences(p)}).WriteText(&b); err != nil {
 		t.Fatal(err)
@@ -142,17 +141,41 @@ winkernel: {networkName: x}
 	want := `state
 
 kube-proxy was told               gridmesh
-nodePortAddresses: 192.0.2.0/24   --nodeport-addresses=192.0.2.0/24
+nodePortAddresses: 10.0.0.0/8   --nodeport-addresses=10.0.0.0/8
 masqueradeAll: true               pods of this node keep their address towards ClusterIPs
 clusterCIDR: 10.244.0.0/16        pods are told by the podCIDRs of their Node, or --pod-cidr: other sources come with the node's address
 metricsBindAddress: 0.0.0.0:10249 --metrics-bind-address=0.0.0.0:10249
 conntrack.maxPerCore: 0           --conntrack-max-per-core=0
-conntrack.min: 7                  --conntrack-min=7
 conntrack.udpTimeout: 1m0s        --conntrack-udp-timeout=1m0s
 `
 	got, _, _ := strings.Cut(b.String(), "\nnothing is left")
 	if strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// How kube-proxy tells pods may change which sources are kept.
+func TestDifferencesOfHowPodsAreTold(t *testing.T) {
+	for text, want := range map[string]string{
+		"clusterCIDR: 10.244.0.0/16":                                                                         "clusterCIDR: 10.244.0.0/16",
+		"detectLocalMode: NodeCIDR\nclusterCIDR: 10.244.0.0/16":                                              "",
+		"detectLocalMode: ClusterCIDR\nclusterCIDR: 10.244.0.0/16":                                           "clusterCIDR: 10.244.0.0/16",
+		"detectLocalMode: BridgeInterface\nclusterCIDR: 10.244.0.0/16\ndetectLocal: {bridgeInterface: cni0}": "detectLocalMode: BridgeInterface cni0",
+		"detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: veth}":                     "detectLocalMode: InterfaceNamePrefix veth",
+	} {
+		p, err := ParseProxy([]byte("kind: KubeProxyConfiguration\nnodePortAddresses: [10.0.0.0/8]\niptables: {localhostNodePorts: false}\n" + text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range differences(p)[1:] {
+			if got = append(got, d.What); !strings.Contains(d.Gridmesh, "podCIDRs") {
+				t.Errorf("%s: %+v", text, d)
+			}
+		}
+		if strings.Join(got, "; ") != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
 	}
 }
 
@@ -183,9 +206,9 @@ func FuzzParseProxy(f *testing.F) {
 	f.Add([]byte("kind: KubeProxyConfiguration\nmode: ipvs\nconntrack: {maxPerCore: 1}"))
 	f.Fuzz(func(_ *testing.T, text []byte) {
 		if p, err := ParseProxy(text); err == nil {
-			p.TakeFlags(strings.Fields(string(text)))
 			differences(p)
 		}
+		differences(ofFlags(strings.Fields(string(text))))
 	})
 }
 

@@ -117,18 +117,15 @@ func (n Node) proxy(list []kubeproxy.Process) (*Proxy, error) {
 	if len(list) == 0 {
 		return nil, errNoProcess
 	}
-	p, args := &Proxy{}, list[0].Args
-	if path, given := flag(args, "config"); given {
-		file, err := readOf(filepath.Join(n.Proc, strconv.Itoa(list[0].PID), "root"), path)
-		if err != nil {
-			return nil, fmt.Errorf("read the configuration of kube-proxy, process %d: %w", list[0].PID, err)
-		}
-		if p, err = ParseProxy(file); err != nil {
-			return nil, err
-		}
+	path, _ := flag(list[0].Args, "config")
+	if path == "" {
+		return ofFlags(list[0].Args), nil
 	}
-	p.TakeFlags(args)
-	return p, nil
+	file, err := readOf(filepath.Join(n.Proc, strconv.Itoa(list[0].PID), "root"), path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration of kube-proxy, process %d: %w", list[0].PID, err)
+	}
+	return ParseProxy(file)
 }
 
 // maxConfig bounds a configuration of kube-proxy: it has a page or two.
