@@ -39,6 +39,8 @@ const (
 	KernelTable FindingKind = "kernel-table"
 	// Conntrack: UDP flows to endpoints that are gone are not forgotten; reported.
 	Conntrack FindingKind = "conntrack"
+	// TrackingFull: the table of connections has no room for new ones; reported.
+	TrackingFull FindingKind = "conntrack-full"
 	// TrackingLimits: the table of connections is smaller than wanted; reported.
 	TrackingLimits FindingKind = "conntrack-limits"
 	// AffinityFull: a Service has more clients than are remembered for one; reported.

@@ -51,7 +51,7 @@ func (c *Capture) Inspector() func() ([]Finding, error) {
 	return func() ([]Finding, error) {
 		list, err := ofNode()
 		held, _ := Listening(ports) // of a kernel that does not tell nothing is known
-		return slices.Concat(list, c.own.all(), held.findings(redirected)), err
+		return slices.Concat(list, c.own.all(), trackingFull(trackingDir), held.findings(redirected)), err
 	}
 }
 

@@ -137,3 +137,28 @@ func (c *Capture) raiseTracking() {
 	}
 	c.own.set(TrackingLimits, text)
 }
+
+// trackingDir has the kernel's table of connections in numbers.
+const trackingDir = "/proc/sys/net/netfilter"
+
+// nearlyFull is the part of the table, in percent, from which on new connections may be dropped: it is filled and emptied
+// all the time.
+const nearlyFull = 95
+
+// trackingFull tells of a table that has no room. Of a kernel that does not say nothing is known.
+func trackingFull(dir string) []Finding {
+	read := func(name string) int {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		n, odd := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil || odd != nil {
+			return 0
+		}
+		return n
+	}
+	most := read("nf_conntrack_max")
+	if most <= 0 || read("nf_conntrack_count") < most/100*nearlyFull {
+		return nil
+	}
+	return []Finding{{TrackingFull, "the kernel's table of connections is full, or nearly: packets of new connections are dropped, whoever's they are, the agent's own to Envoy, too; " +
+		"see who has them (conntrack -L), and give it room: --conntrack-max-per-core, --conntrack-min, or sysctl -w net.netfilter.nf_conntrack_max=..."}}
+}

@@ -25,29 +25,31 @@ type loop struct {
 	*Agent  // what does not change, or locks itself
 	capture Capture
 
-	restored *source.State  // the last good state; nil for none
-	unread   unread         // what the disk has not given yet
-	pods     []netip.Prefix // this node's pod CIDRs
-	viewer   *topology.Viewer
-	catalogs *render.Cataloger
-	problems report.ProblemIndex
-	served   report.PathIndex
-	labels   report.LabelIndex
-	guarded  guard.Endpoints
-	saver    statedir.Saver
-	recorder statedir.Recorder
-	stale    staleTimer
-	pace     pace
-	uplink   outage.Uplink
-	begun    outage.Clocks // of the start
-	clocksAt outage.Clocks // of the last look
-	healing  healing
-	used     preload.Used
+	restored  *source.State  // the last good state; nil for none
+	unread    unread         // what the disk has not given yet
+	pods      []netip.Prefix // this node's pod CIDRs
+	viewer    *topology.Viewer
+	catalogs  *render.Cataloger
+	problems  report.ProblemIndex
+	served    report.PathIndex
+	elsewhere report.Elsewhere
+	labels    report.LabelIndex
+	guarded   guard.Endpoints
+	saver     statedir.Saver
+	recorder  statedir.Recorder
+	stale     staleTimer
+	pace      pace
+	uplink    outage.Uplink
+	begun     outage.Clocks // of the start
+	clocksAt  outage.Clocks // of the last look
+	healing   healing
+	used      preload.Used
 
 	balancers balancers
 
 	live      bool               // the snapshot comes from the source, not from disk
 	raw       *topology.Snapshot // the source's newest; nil before the first
+	podless   podless            // what the own Node does not say of its pods
 	emptied   emptied            // the newest is not believed
 	counted   *topology.Snapshot // the newest of which no change is to be counted any more
 	snap      *topology.Snapshot // what is in force of it
@@ -241,19 +243,6 @@ func (l *loop) apply(snap *topology.Snapshot) {
 	l.countProgrammed()
 	l.changed()
 	l.stale.reset()
-}
-
-// countProgrammed counts how long changes took, where the source's newest snapshot is in
-// force. Of those that come while something is held none is counted: which of them
-// waits, none can tell, and what waits does so on purpose.
-func (l *loop) countProgrammed() {
-	if l.raw == nil || l.failure != nil {
-		return
-	}
-	if l.healing.held.Endpoints == 0 {
-		l.metrics.programmed(l.raw.TriggersSince(l.counted))
-	}
-	l.counted = l.raw
 }
 
 // act brings the kernel and Envoy in line with the view: what is refused must

@@ -26,6 +26,7 @@ type metrics struct {
 	handing       prometheus.Histogram
 	unanswered    prometheus.Counter
 	frontends     *prometheus.GaugeVec
+	elsewhere     prometheus.Gauge
 	stateBytes    prometheus.Counter
 	stateFailures prometheus.Counter
 }
@@ -54,6 +55,7 @@ func newMetrics() *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 11),
 		}),
 		unanswered:    prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_envoy_handings_unanswered_total", Help: "Times that Envoy was handed connections before it had answered what it was told of their clusters, or without that it was waited for."}),
+		elsewhere:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_services_elsewhere", Help: "Closed Services that this node may use no endpoint of, though there are some in other units."}),
 		frontends:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_frontends", Help: "Frontends by what serves them: envoy, kernel, or none."}, []string{"path"}),
 		stateBytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_written_bytes_total", Help: "Bytes written to the state file."}),
 		stateFailures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_state_failures_total", Help: "Failed writes of the state file."}),
@@ -72,6 +74,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 		m.repairs,
 		m.closed,
 		m.problems,
+		m.elsewhere,
 		m.held,
 		m.dead,
 		m.handing,
@@ -108,4 +111,17 @@ func (m *metrics) programmed(began []time.Time) {
 	for _, at := range began {
 		m.programming.Observe(now.Sub(at).Seconds())
 	}
+}
+
+// countProgrammed counts how long changes took, where the source's newest snapshot is in
+// force. Of those that come while something is held none is counted: which of them
+// waits, none can tell, and what waits does so on purpose.
+func (l *loop) countProgrammed() {
+	if l.raw == nil || l.failure != nil {
+		return
+	}
+	if l.healing.held.Endpoints == 0 {
+		l.metrics.programmed(l.raw.TriggersSince(l.counted))
+	}
+	l.counted = l.raw
 }

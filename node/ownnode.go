@@ -30,6 +30,29 @@ const noOwnNode capture.FindingKind = "own-node"
 // nor one of another unit.
 const noUnit capture.FindingKind = "no-unit"
 
+// noPods is the finding where nobody says which addresses this node's pods have.
+const noPods capture.FindingKind = "no-pod-cidr"
+
+// podlessFor is how long a Node that is new may be without.
+const podlessFor = 30 * time.Second
+
+// podless is since when the own Node says of no pods which addresses they have; zero where it does.
+type podless struct{ since time.Time }
+
+// finding takes whether it is so, and is what is to be told.
+func (p *podless) finding(now time.Time, is bool) []capture.Finding {
+	switch {
+	case !is:
+		p.since = time.Time{}
+	case p.since.IsZero():
+		p.since = now
+	case now.Sub(p.since) >= podlessFor:
+		return []capture.Finding{{Kind: noPods, Text: "the own Node has no podCIDRs, and --pod-cidr gives none: this node's pods are told from others by nothing, on a bridge theirs fail to reach Services, and endpoints see them as the node; " +
+			"see that the controller manager gives its Node some (--allocate-node-cidrs), or say --pod-cidr where an IPAM of the network does"}}
+	}
+	return nil
+}
+
 // judgeOwn notes what the loop itself has found, whether the cluster has this node, and
 // whether that has its labels: without it is in no unit, and whatever is closed is refused
 // here, which else looks as it should be.

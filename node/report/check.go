@@ -94,8 +94,8 @@ func (r *Report) degradedEnvoy(now time.Time, add func(format string, args ...an
 	}
 }
 
-// Summary is a report of a node that is well, in a line. That a Service has died is no
-// fault of the node's, and is said all the same.
+// Summary is a report of a node that is well, in a line. That a Service has died, or is not
+// in the unit, is no fault of the node's, and is said all the same.
 func (r *Report) Summary() string {
 	var envoys []string
 	for _, e := range r.Envoys {
@@ -109,6 +109,9 @@ func (r *Report) Summary() string {
 		by = "all by the kernel"
 	}
 	text := fmt.Sprintf("%s, %d services, %s", r.Source, r.Services, by)
+	if away := r.elsewhere(); away != "" {
+		text += "; " + away
+	}
 	if e := r.Ejections; e != nil && len(envoys) > 0 {
 		if dead := noneLive(e); dead != "" {
 			text += "; " + dead

@@ -46,6 +46,9 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 		if r.Paths != nil {
 			p.line("datapath", "%s", r.pathsText())
 		}
+		if text := r.elsewhere(); text != "" {
+			p.line("elsewhere", "%s: here they are refused, and gridmesh view shows why", text)
+		}
 		if r.BesideKubeProxy {
 			p.line("kube-proxy", "%s", r.besideText(now))
 		}

@@ -1,0 +1,78 @@
+package report
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gridmesh/gridmesh/topology"
+)
+
+// A closed Service whose endpoints are in other units alone is told, while it is so: not one that has none anywhere, nor
+// one that is open.
+func TestElsewhere(t *testing.T) {
+	keys := `["site"]`
+	b := topology.NewBuilder()
+	node := func(name, site string) {
+		b.SetNode(&topology.Node{Name: name, Labels: map[string]string{"site": site}})
+	}
+	node("a-1", "a")
+	node("b-1", "b")
+	service := func(name string, keys *string, ip byte) {
+		b.SetService(&topology.Service{
+			Key: topology.ObjectKey{Namespace: "shop", Name: name}, TopologyKeys: keys, ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, ip})},
+			Ports: []topology.ServicePort{{Port: 80, Protocol: topology.TCP}},
+		})
+	}
+	on := func(name string, ready bool, nodes ...string) {
+		s := &topology.Slice{Key: topology.ObjectKey{Namespace: "shop", Name: name}, Service: name, Ports: []topology.SlicePort{{Port: 80, Protocol: topology.TCP}}}
+		for i, n := range nodes {
+			s.Endpoints = append(s.Endpoints, topology.Endpoint{Addr: netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}), Node: n, Ready: ready, Serving: ready})
+		}
+		b.SetSlice(s)
+	}
+	service("till", &keys, 1)
+	service("open", nil, 2)
+	service("empty", &keys, 3)
+	viewer := topology.NewViewer("a-1", topology.Options{Datapath: topology.DatapathAuto})
+	var index Elsewhere
+	for _, tc := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"no endpoint anywhere", func() { on("open", true, "b-1") }, ""},
+		{"in both units", func() { on("till", true, "a-1", "b-1") }, ""},
+		{"in the other alone", func() { on("till", true, "b-1") }, "1 closed Service has endpoints in other units alone: shop/till"},
+		{"which is not ready", func() { on("till", false, "b-1") }, ""},
+		{"the node's label is mistyped", func() { on("till", true, "a-1"); on("empty", true, "a-1"); node("a-1", "aa") }, ""},
+		{"and there is another in it", func() { node("a-1", "a"); on("till", true, "b-1"); on("empty", true, "b-1") }, "2 closed Services have endpoints in other units alone: shop/empty, shop/till"},
+		{"one is removed", func() { b.DeleteService(topology.ObjectKey{Namespace: "shop", Name: "till"}) }, "1 closed Service has endpoints in other units alone: shop/empty"},
+	} {
+		tc.do()
+		r := &Report{Source: Live}
+		r.Elsewhere, r.MoreElsewhere = index.Next(viewer.See(b.Build()))
+		if got := r.elsewhere(); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.what, got, tc.want)
+		}
+		if tc.want != "" && !strings.HasSuffix(r.Summary(), "; "+tc.want) {
+			t.Errorf("%s: %s", tc.what, r.Summary())
+		}
+	}
+}
+
+// Of thousands the first are named, and the rest is counted.
+func TestElsewhereOfMany(t *testing.T) {
+	of := map[topology.ObjectKey]bool{}
+	var want []string
+	for i := range 1000 {
+		key := topology.ObjectKey{Namespace: "shop", Name: fmt.Sprintf("s%03d", i)}
+		of[key] = true
+		want = append(want, key.String())
+	}
+	if got := first(of); !slices.Equal(got, want[:mostElsewhere]) {
+		t.Errorf("named are %v", got)
+	}
+}
