@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"strconv"
@@ -54,6 +55,7 @@ type writes struct {
 type unwritten struct {
 	Verdict
 	at    time.Time // when it was decided
+	news  bool      // the cloud has another verdict, or none, or does not know that it is cut
 	due   time.Time
 	tries int // that failed
 }
@@ -72,10 +74,19 @@ func (w *writes) due() (at time.Time) {
 	return at
 }
 
-// take takes the one that waits longest, if any is due.
+// before reports whether a verdict is to be written before another one: news first, for a node that was cut
+// just now is lost to the cloud soon, and what is there already counts for a while; then who waits longest.
+func (u *unwritten) before(v *unwritten) bool {
+	if u.news != v.news {
+		return u.news
+	}
+	return cmp.Or(u.due.Compare(v.due), cmp.Compare(u.Node, v.Node)) < 0
+}
+
+// take takes the first that is due, if any is.
 func (w *writes) take(now time.Time) (first unwritten, ok bool) {
 	for node, u := range w.wait {
-		if !w.now[node] && !u.due.After(now) && (!ok || u.due.Before(first.due) || u.due.Equal(first.due) && node < first.Node) {
+		if !w.now[node] && !u.due.After(now) && (!ok || u.before(&first)) {
 			first, ok = u, true
 		}
 	}
@@ -89,7 +100,8 @@ func (d *Daemon) write(now time.Time, w vote.Write) {
 	v.Evidence = evidence.Evidence{
 		Yes: w.Proof.Yes, No: w.Proof.No, Of: w.Proof.Of, Exact: w.Proof.Exact, Cut: w.Cut, View: w.View, By: d.cfg.Vote.Self, At: now,
 	}.String()
-	d.writes.wait[v.Node] = unwritten{Verdict: v, at: now, due: now}
+	told := d.told[v.Node]
+	d.writes.wait[v.Node] = unwritten{Verdict: v, at: now, due: now, news: vote.AnswerOf(told.Verdict) != w.Verdict || told.Cut != w.Cut}
 }
 
 // flush writes what is due. What is old the unit votes on anew, and who does not hold the Lease any
