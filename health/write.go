@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -104,11 +105,19 @@ func (d *Daemon) write(now time.Time, w vote.Write) {
 	d.writes.wait[v.Node] = unwritten{Verdict: v, at: now, due: now, news: vote.AnswerOf(told.Verdict) != w.Verdict || told.Cut != w.Cut}
 }
 
+// isMember reports whether a Node of a name and UID is in the unit.
+func (d *Daemon) isMember(name, uid string) bool {
+	i, ok := slices.BinarySearchFunc(d.unit.Members, name, func(m Member, name string) int { return cmp.Compare(m.Name, name) })
+	return ok && d.unit.Members[i].UID == uid
+}
+
 // flush writes what is due. What is old the unit votes on anew, and who does not hold the Lease any
 // more writes nothing.
 func (d *Daemon) flush(now time.Time) {
 	holds := d.machine.Holds(now)
-	maps.DeleteFunc(d.writes.wait, func(_ string, u unwritten) bool { return !holds || now.Sub(u.at) >= d.cfg.Vote.Renew })
+	maps.DeleteFunc(d.writes.wait, func(_ string, u unwritten) bool {
+		return !holds || now.Sub(u.at) >= d.cfg.Vote.Renew || !d.isMember(u.Node, u.UID)
+	})
 	for len(d.writes.now) < mostWriting {
 		u, ok := d.writes.take(now)
 		if !ok {
@@ -125,13 +134,14 @@ func (d *Daemon) flush(now time.Time) {
 	}
 }
 
-// written tries again what was not, where nothing newer waits, and there still is such a Node.
+// written tries again what was not, where nothing newer waits, and there still is such a Node. A conflict may
+// be one with who writes the Node often; of another UID the list tells.
 func (d *Daemon) written(now time.Time, u unwritten, err error) {
 	delete(d.writes.now, u.Node)
 	if err != nil && u.tries == 0 {
 		d.cfg.Log.Warn("a verdict was not written; it is tried again, while it counts", obs.KeyNode, u.Node, obs.KeyErr, err)
 	}
-	if _, newer := d.writes.wait[u.Node]; err != nil && !newer && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if _, newer := d.writes.wait[u.Node]; err != nil && !newer && !apierrors.IsNotFound(err) {
 		u.due = now.Add(writeAgain << u.tries)
 		u.tries++
 		d.writes.wait[u.Node] = u

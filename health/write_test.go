@@ -126,6 +126,39 @@ func TestAVerdictThatIsRefused(t *testing.T) {
 	})
 }
 
+// A Node that others write often is a conflict now and then: it is tried again, as long as it is there.
+func TestAConflict(t *testing.T) {
+	withBalky(t, 5, "a-0", func(t *testing.T, b *balky, s *site, u Unit) {
+		conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a-3", errors.New("it was modified"))
+		failed := 0
+		b.setUp(0, func(v Verdict) error {
+			switch {
+			case v.Node == "a-3" && failed < 2:
+				failed++
+				return conflict
+			case v.Node == "a-4":
+				return conflict
+			}
+			return nil
+		})
+		cut := time.Now()
+		s.daemons["a-3"].SetUplink(t.Context(), false)
+		s.daemons["a-4"].SetUplink(t.Context(), false)
+		time.Sleep(12 * time.Second)
+		s.daemons["a-0"].SetUnit(t.Context(), Unit{Name: u.Name, Members: u.Members[:4]})
+		again := time.Now()
+		time.Sleep(20 * time.Second)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if at := b.latest["a-3"]; at.IsZero() || at.Sub(cut) > 12*time.Second {
+			t.Errorf("it is written %s after the cut, tried %v", at.Sub(cut), b.tried["a-3"])
+		}
+		if at := b.tried["a-4"]; len(at) < 2 || at[len(at)-1].After(again) {
+			t.Errorf("of a Node that is gone since %s it is tried %v", again, at)
+		}
+	})
+}
+
 // A node that is cut while the verdicts of many others are written anew comes before these.
 func TestNewsIsWrittenFirst(t *testing.T) {
 	withBalky(t, 30, "a-0", func(t *testing.T, b *balky, s *site, u Unit) {
