@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/gridmesh/gridmesh/health/check"
@@ -57,12 +58,26 @@ func (d *Daemon) locate(u Unit) {
 // says still counts for nothing there.
 func (d *Daemon) Elsewhere(ctx context.Context, node string, at netip.Addr) {
 	d.later(ctx, func(now time.Time) {
+		if !d.isElsewhere(node, at) { // a newer list was taken meanwhile
+			return
+		}
 		if d.moved[node].addr != at {
 			d.cfg.Log.Warn("a node speaks from an address that its Node has not: it is looked for there, too, and its reports do not count: if it is behind NAT, all need --nat", obs.KeyNode, node, obs.KeyName, at.String())
 		}
 		d.moved[node] = spokenAt{at, now}
 		d.step(now, vote.Spoke{From: node})
 	})
+}
+
+// isElsewhere reports whether a node of the unit would be at no Node's address there.
+func (d *Daemon) isElsewhere(node string, at netip.Addr) (in bool) {
+	for _, m := range d.unit.Members {
+		if slices.Contains(m.Addrs, at) {
+			return false
+		}
+		in = in || m.Name == node
+	}
+	return in
 }
 
 // place is where a node is checked: its own address, not valid where none is its alone, and the one

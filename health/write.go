@@ -1,8 +1,10 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -54,6 +56,7 @@ type writes struct {
 type unwritten struct {
 	Verdict
 	at    time.Time // when it was decided
+	news  bool      // the cloud has another verdict, or none, or does not know that it is cut
 	due   time.Time
 	tries int // that failed
 }
@@ -72,10 +75,19 @@ func (w *writes) due() (at time.Time) {
 	return at
 }
 
-// take takes the one that waits longest, if any is due.
+// before reports whether a verdict is to be written before another one: news first, for a node that was cut
+// just now is lost to the cloud soon, and what is there already counts for a while; then who waits longest.
+func (u *unwritten) before(v *unwritten) bool {
+	if u.news != v.news {
+		return u.news
+	}
+	return cmp.Or(u.due.Compare(v.due), cmp.Compare(u.Node, v.Node)) < 0
+}
+
+// take takes the first that is due, if any is.
 func (w *writes) take(now time.Time) (first unwritten, ok bool) {
 	for node, u := range w.wait {
-		if !w.now[node] && !u.due.After(now) && (!ok || u.due.Before(first.due) || u.due.Equal(first.due) && node < first.Node) {
+		if !w.now[node] && !u.due.After(now) && (!ok || u.before(&first)) {
 			first, ok = u, true
 		}
 	}
@@ -89,14 +101,23 @@ func (d *Daemon) write(now time.Time, w vote.Write) {
 	v.Evidence = evidence.Evidence{
 		Yes: w.Proof.Yes, No: w.Proof.No, Of: w.Proof.Of, Exact: w.Proof.Exact, Cut: w.Cut, View: w.View, By: d.cfg.Vote.Self, At: now,
 	}.String()
-	d.writes.wait[v.Node] = unwritten{Verdict: v, at: now, due: now}
+	told := d.told[v.Node]
+	d.writes.wait[v.Node] = unwritten{Verdict: v, at: now, due: now, news: vote.AnswerOf(told.Verdict) != w.Verdict || told.Cut != w.Cut}
+}
+
+// isMember reports whether a Node of a name and UID is in the unit.
+func (d *Daemon) isMember(name, uid string) bool {
+	i, ok := slices.BinarySearchFunc(d.unit.Members, name, func(m Member, name string) int { return cmp.Compare(m.Name, name) })
+	return ok && d.unit.Members[i].UID == uid
 }
 
 // flush writes what is due. What is old the unit votes on anew, and who does not hold the Lease any
 // more writes nothing.
 func (d *Daemon) flush(now time.Time) {
 	holds := d.machine.Holds(now)
-	maps.DeleteFunc(d.writes.wait, func(_ string, u unwritten) bool { return !holds || now.Sub(u.at) >= d.cfg.Vote.Renew })
+	maps.DeleteFunc(d.writes.wait, func(_ string, u unwritten) bool {
+		return !holds || now.Sub(u.at) >= d.cfg.Vote.Renew || !d.isMember(u.Node, u.UID)
+	})
 	for len(d.writes.now) < mostWriting {
 		u, ok := d.writes.take(now)
 		if !ok {
@@ -113,13 +134,14 @@ func (d *Daemon) flush(now time.Time) {
 	}
 }
 
-// written tries again what was not, where nothing newer waits, and there still is such a Node.
+// written tries again what was not, where nothing newer waits, and there still is such a Node. A conflict may
+// be one with who writes the Node often; of another UID the list tells.
 func (d *Daemon) written(now time.Time, u unwritten, err error) {
 	delete(d.writes.now, u.Node)
 	if err != nil && u.tries == 0 {
 		d.cfg.Log.Warn("a verdict was not written; it is tried again, while it counts", obs.KeyNode, u.Node, obs.KeyErr, err)
 	}
-	if _, newer := d.writes.wait[u.Node]; err != nil && !newer && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if _, newer := d.writes.wait[u.Node]; err != nil && !newer && !apierrors.IsNotFound(err) {
 		u.due = now.Add(writeAgain << u.tries)
 		u.tries++
 		d.writes.wait[u.Node] = u

@@ -126,6 +126,73 @@ func TestAVerdictThatIsRefused(t *testing.T) {
 	})
 }
 
+// A Node that others write often is a conflict now and then: it is tried again, as long as it is there.
+func TestAConflict(t *testing.T) {
+	withBalky(t, 5, "a-0", func(t *testing.T, b *balky, s *site, u Unit) {
+		conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a-3", errors.New("it was modified"))
+		failed := 0
+		b.setUp(0, func(v Verdict) error {
+			switch {
+			case v.Node == "a-3" && failed < 2:
+				failed++
+				return conflict
+			case v.Node == "a-4":
+				return conflict
+			}
+			return nil
+		})
+		cut := time.Now()
+		s.daemons["a-3"].SetUplink(t.Context(), false)
+		s.daemons["a-4"].SetUplink(t.Context(), false)
+		time.Sleep(12 * time.Second)
+		s.daemons["a-0"].SetUnit(t.Context(), Unit{Name: u.Name, Members: u.Members[:4]})
+		again := time.Now()
+		time.Sleep(20 * time.Second)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if at := b.latest["a-3"]; at.IsZero() || at.Sub(cut) > 12*time.Second {
+			t.Errorf("it is written %s after the cut, tried %v", at.Sub(cut), b.tried["a-3"])
+		}
+		if at := b.tried["a-4"]; len(at) < 2 || at[len(at)-1].After(again) {
+			t.Errorf("of a Node that is gone since %s it is tried %v", again, at)
+		}
+	})
+}
+
+// A node that is cut while the verdicts of many others are written anew comes before these.
+func TestNewsIsWrittenFirst(t *testing.T) {
+	withBalky(t, 30, "a-0", func(t *testing.T, b *balky, s *site, u Unit) {
+		for i := 1; i < 29; i++ {
+			s.daemons[u.Members[i].Name].SetUplink(t.Context(), false)
+		}
+		time.Sleep(30 * time.Second)
+		for i := 1; i < 29; i++ {
+			u.Members[i].Cut = true
+		}
+		s.daemons["a-0"].SetUnit(t.Context(), u.clone())
+		b.setUp(4*time.Second, func(Verdict) error { return nil })
+		busy := func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.now == mostWriting && len(b.tried) == mostWriting
+		}
+		for wait := 0; !busy(); wait++ {
+			if wait == 120 {
+				t.Fatal("none is written anew")
+			}
+			time.Sleep(time.Second)
+		}
+		cut := time.Now()
+		s.daemons["a-29"].SetUplink(t.Context(), false)
+		time.Sleep(20 * time.Second)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if at := b.tried["a-29"]; len(at) == 0 || at[0].Sub(cut) > 5*time.Second || len(b.tried) < 29 {
+			t.Errorf("it is written %v after the others began at %s; of %d nodes some are", at, cut, len(b.tried))
+		}
+	})
+}
+
 // Many lose their uplinks at once: some verdicts are written at a time, and all are in the end. Who
 // holds the Lease no more writes none.
 func TestManyVerdicts(t *testing.T) {

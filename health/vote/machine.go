@@ -109,9 +109,25 @@ func (m *Machine) ready(now time.Time, e Cloud) {
 		m.budget.declared(now, m.view.member(e.Node))
 	}
 	if was, told := m.cloud[e.Node]; !e.Ready && (!told || was.Ready) {
-		m.words[e.Node] = now // by all that are told, for any of them may lead later
+		m.lostAt(now, e, told) // by all that are told, for any of them may lead later
 	}
 	m.cloud[e.Node] = e
+}
+
+// lostAt notes that a node is lost: now where this one sees it, and where it begins anew since when the cloud
+// has had it so, or else no node would ever be wordless to daemons that are younger than Config.Word. Clocks may
+// be off: it is never later than now, and there is time left in which the node is asked itself.
+func (m *Machine) lostAt(now time.Time, e Cloud, told bool) {
+	at := now
+	if least := now.Add(m.cfg.Renew - m.cfg.Word); !told && !e.Since.IsZero() && e.Since.Before(now) {
+		at = e.Since
+		for _, t := range []time.Time{least, m.words[e.Node]} {
+			if at.Before(t) {
+				at = t
+			}
+		}
+	}
+	m.words[e.Node] = at
 }
 
 // mourn counts a node that is dead by what this one learnt now.
