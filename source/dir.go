@@ -101,13 +101,13 @@ func (d *Dir) Run(ctx context.Context) error {
 		}
 		d.unread.Store(&err)
 		d.keep(time.Now())
+		d.forgive()
 		select {
 		case <-tick.C:
 		case got := <-d.memory.asked.Late():
 			d.recalled(got)
 		case got := <-d.memory.write.Late():
 			d.memory.wrote(got.Err, time.Now())
-			d.forgive()
 		case <-ctx.Done():
 			d.finish()
 			return nil
@@ -130,6 +130,9 @@ func (d *Dir) Usable() (ever bool, fault error) {
 func (d *Dir) refresh() error {
 	_, again := d.Get()
 	now, err := d.look()
+	if !errors.Is(err, errMoving) {
+		d.moving = time.Time{}
+	}
 	switch {
 	case errors.Is(err, errMoving) && !d.movesOn(time.Now()):
 		return nil // somebody is about it: the next look tells
@@ -142,7 +145,7 @@ func (d *Dir) refresh() error {
 	if err != nil {
 		away = err.Error()
 	} else {
-		d.seen, d.moving, changed = true, time.Time{}, d.take(now)
+		d.seen, changed = true, d.take(now)
 		d.memory.due = d.memory.due || d.memory.path != "" && changed && len(now.files) > 0
 		d.Contacted(time.Now())
 	}

@@ -106,14 +106,18 @@ func (d *Dir) recall() {
 	}
 }
 
+// notKnown is what is said where a disk does not tell what there was.
+const notKnown = "what a run before had of the manifests is not known, and what is wrong with them now is left out: "
+
 // recalled takes what a run before kept: each file was that before it was what has been read since.
 func (d *Dir) recalled(got atomicfile.Answer[remembers]) {
 	m := &d.memory
 	if m.asked, m.lost = nil, ""; got.Err != nil {
-		m.lost = "what a run before had of the manifests is not known, and what is wrong with them now is left out: " + got.Err.Error()
+		m.lost = notKnown + got.Err.Error()
 		m.tryAgain(got.Err, time.Now())
 		return
 	}
+	m.took(nil)
 	m.since = time.Time{}
 	for _, r := range got.Is.Left {
 		is := r.replay()
@@ -149,6 +153,7 @@ func (m *memory) tryAgain(err error, now time.Time) {
 		m.since = time.Time{}
 		return
 	}
+	m.took(err)
 	if m.since.IsZero() {
 		m.since = now
 	}
@@ -171,7 +176,7 @@ func (m *memory) told() string {
 // forgive has it told no more that what a run before had is not known, once that is of no account: nothing is wrong,
 // and what is in force is kept.
 func (d *Dir) forgive() {
-	if m := &d.memory; m.fault == "" && m.since.IsZero() && !slices.ContainsFunc(d.files, file.wrong) {
+	if m := &d.memory; m.fault == "" && !m.due && m.write == nil && !m.unread(time.Now()) && !slices.ContainsFunc(d.files, file.wrong) {
 		m.lost = ""
 	}
 }
@@ -225,7 +230,7 @@ func (d *Dir) keep(now time.Time) {
 	if m.asked == nil && m.unread(now) && !now.Before(m.again) {
 		d.ask()
 	}
-	m.slow(now)
+	m.slow(d.begun, now)
 	if !m.due || m.unread(now) || m.write != nil || now.Before(m.next) || !m.may() || !m.limit.Allow(now, memorySoon, memoryLasting) {
 		return
 	}
@@ -275,7 +280,7 @@ const notKept = "what is in force of the manifests is not kept, and after a rest
 
 // wrote notes what became of a write.
 func (m *memory) wrote(err error, now time.Time) {
-	if m.write, m.next = nil, now.Add(max(memoryEvery, memoryPart*now.Sub(m.began))); m.large {
+	if m.write, m.next = nil, now.Add(max(memoryEvery, memoryPart*now.Sub(m.began))); m.large && err == nil {
 		m.took(errTooLarge)
 		return
 	}
@@ -286,8 +291,12 @@ func (m *memory) wrote(err error, now time.Time) {
 	}
 }
 
-// slow tells of a write that takes long: the disk may hang, and never say so.
-func (m *memory) slow(now time.Time) {
+// slow tells of a write that takes long, and of the first read: the disk may hang, and never say so.
+func (m *memory) slow(begun, now time.Time) {
+	if m.asked != nil && m.lost == "" && now.Sub(begun) > memorySlow {
+		m.took(atomicfile.ErrLate)
+		m.lost = notKnown + atomicfile.ErrLate.Error()
+	}
 	if m.write != nil && m.fault == "" && now.Sub(m.began) > memorySlow {
 		m.took(atomicfile.ErrLate)
 		m.fault = notKept + atomicfile.ErrLate.Error()

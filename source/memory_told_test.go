@@ -3,11 +3,13 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,18 +65,62 @@ func TestAWriteThatHangs(t *testing.T) {
 	defer close(hangs)
 	var told []error
 	m := memory{began: time.Now(), took: func(err error) { told = append(told, err) }, write: atomicfile.Ask(func() (struct{}, error) { <-hangs; return struct{}{}, nil })}
-	m.slow(m.began.Add(memorySlow))
+	m.slow(m.began, m.began.Add(memorySlow))
 	if len(told) > 0 || m.told() != "" {
 		t.Errorf("told is %v, %q", told, m.told())
 	}
-	m.slow(m.began.Add(memorySlow + 1))
-	m.slow(m.began.Add(memorySlow + 2))
+	m.slow(m.began, m.began.Add(memorySlow+1))
+	m.slow(m.began, m.began.Add(memorySlow+2))
 	if len(told) != 1 || !errors.Is(told[0], atomicfile.ErrLate) || !strings.Contains(m.told(), "is not kept, and after a restart") {
 		t.Errorf("told is %v, %q", told, m.told())
 	}
 	m.wrote(nil, time.Now())
 	if len(told) != 2 || told[1] != nil || m.told() != "" {
 		t.Errorf("it answered: told is %v, %q", told, m.told())
+	}
+}
+
+// So does one that hangs while it is read, until it answers.
+func TestAReadThatHangs(t *testing.T) {
+	dir, path := t.TempDir(), filepath.Join(t.TempDir(), ManifestsFile)
+	write(t, dir, "w.yaml", staysWeb)
+	begun(t, dir, path).finish()
+	write(t, dir, "w.yaml", staysWeb[:40])
+	synctest.Test(t, func(t *testing.T) {
+		var last error
+		answer, d := make(chan struct{}), NewDir(dir)
+		d.memory.read = func(path, of string) (remembers, error) { <-answer; return readMemory(path, of) }
+		d.Remember(path, always, func(err error) { last = err })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if !errors.Is(last, atomicfile.ErrLate) || !strings.Contains(said(d), notKnown+atomicfile.ErrLate.Error()) {
+			t.Errorf("told is %v, %s", last, said(d))
+		}
+		close(answer)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if last != nil || strings.Contains(said(d), notKnown) || !slices.Equal(services(d), []string{webIs}) {
+			t.Errorf("it answered: told is %v, %s", last, said(d))
+		}
+		cancel()
+		must(t, <-done)
+	})
+}
+
+// What is too large is removed, and where that fails, it is told, and tried again.
+func TestWhatIsTooLargeIsRemoved(t *testing.T) {
+	var told error
+	m := memory{large: true, fault: errTooLarge.Error(), took: func(err error) { told = err }}
+	m.wrote(syscall.EROFS, time.Now())
+	if !m.due || !errors.Is(told, syscall.EROFS) || !strings.Contains(m.told(), syscall.EROFS.Error()) {
+		t.Errorf("told is %v, %s", told, m.told())
+	}
+	m.wrote(nil, time.Now())
+	if !errors.Is(told, errTooLarge) {
+		t.Errorf("removed: told is %v", told)
 	}
 }
 
@@ -104,9 +150,11 @@ func TestTheMemoryOfADirectory(t *testing.T) {
 
 // That it is not known what was is told for as long as it may matter.
 func TestWhatWasNotKnownIsForgotten(t *testing.T) {
-	for text, told := range map[string]bool{staysWeb: false, staysWeb[:40]: true} {
+	for text, told := range map[string]bool{staysWeb: false, staysWeb[:40]: true, "": false} {
 		dir, memory := t.TempDir(), filepath.Join(t.TempDir(), ManifestsFile)
-		write(t, dir, "w.yaml", text)
+		if text != "" {
+			write(t, dir, "w.yaml", text)
+		}
 		must(t, os.WriteFile(memory, []byte("odd"), 0o600))
 		d := NewDir(dir)
 		d.Remember(memory, always, func(error) {})
@@ -115,5 +163,45 @@ func TestWhatWasNotKnownIsForgotten(t *testing.T) {
 				t.Errorf("%q: told is %s", text, got)
 			}
 		})
+	}
+}
+
+// A disk that gives errors is given up in the end: then what is kept is of this run, and that is all that counts.
+func TestADiskThatIsGivenUp(t *testing.T) {
+	for text, told := range map[string]bool{staysWeb: false, staysWeb[:40]: true} {
+		dir, path := t.TempDir(), filepath.Join(t.TempDir(), ManifestsFile)
+		write(t, dir, "w.yaml", text)
+		synctest.Test(t, func(t *testing.T) {
+			var last error
+			d := NewDir(dir)
+			d.memory.read = func(string, string) (remembers, error) {
+				return remembers{}, fmt.Errorf("%w: %w", errNotRead, syscall.EIO)
+			}
+			d.Remember(path, always, func(err error) { last = err })
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- d.Run(ctx) }()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if !errors.Is(last, syscall.EIO) {
+				t.Errorf("%q: told is %v", text, last)
+			}
+			time.Sleep(memoryGiveUp + time.Minute)
+			synctest.Wait()
+			if got := said(d); strings.Contains(got, notKnown) != told || last != nil {
+				t.Errorf("%q: told is %v, %s", text, last, got)
+			}
+			cancel()
+			must(t, <-done)
+		})
+	}
+}
+
+// What was seen moving before the directory was away says nothing of what it does when it is back.
+func TestADirectoryThatWasAway(t *testing.T) {
+	d := NewDir(filepath.Join(t.TempDir(), "away"))
+	d.Awaits, d.moving = true, time.Now().Add(-time.Minute)
+	if err := d.refresh(); err == nil || !d.moving.IsZero() {
+		t.Errorf("moving since %s: %v", d.moving, err)
 	}
 }
