@@ -47,6 +47,10 @@ func sentBefore(t *testing.T, provisional bool) {
 		conns := map[string]net.Conn{}
 		for name, ns := range map[string]*testkit.Network{"a": l.a, "node": l.node} {
 			conn, answer := dial(t, ns, "udp", "", to, 300*time.Millisecond)
+			for again := 0; again < 3 && conn != nil && answer != isSilent; again++ { // its port may be one whose flow of before is known still
+				_ = conn.Close()
+				conn, answer = dial(t, ns, "udp", "", to, 300*time.Millisecond)
+			}
 			if conn == nil || answer != isSilent {
 				t.Fatalf("%s is answered %q before there are rules", name, answer)
 			}
