@@ -151,7 +151,7 @@ func (m *Machine) end(now time.Time, number int64, out *Effects) {
 	if n := m.view.Len(); n > 2 && 2*q.answers <= n-q.unsent { // it may be this node alone that they do not answer
 		m.unheard = now.Add(spared * m.cfg.Every)
 	}
-	for _, name := range q.targets {
+	for _, name := range m.longest(q.targets) {
 		delete(m.suspects, name) // it is suspected anew before it is asked about again
 		p := *q.proofs[name]
 		a := Decide(m.view.Len(), p.Yes, p.No)
@@ -172,10 +172,22 @@ func (m *Machine) end(now time.Time, number int64, out *Effects) {
 	m.say(now)
 }
 
+// longest are nodes, first those for which nobody vouches for the longest: there may be too many to
+// declare all dead.
+func (m *Machine) longest(names []string) []string {
+	return slices.SortedStableFunc(slices.Values(names), func(a, b string) int {
+		x, y := m.doubted[a], m.doubted[b]
+		if x.IsZero() || y.IsZero() {
+			return y.Compare(x)
+		}
+		return x.Compare(y)
+	})
+}
+
 // decide notes a verdict, and has it written where this node may. It is false where too many
 // were declared dead.
 func (m *Machine) decide(now time.Time, name string, a Answer, p Proof, out *Effects) bool {
-	if a == No && m.verdicts[name].Answer != No && !m.budget.take(now, &m.cfg, m.view.Len(), len(m.declared()), m.view.member(name)) {
+	if a == No && m.verdicts[name].Answer != No && !m.budget.take(now, &m.cfg, m.view.Len(), len(m.declared()), m.view.member(name), m.isLost(name)) {
 		return false
 	}
 	m.verdicts[name] = verdict{Answer: a, proof: p, at: now}

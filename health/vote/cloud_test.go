@@ -70,6 +70,7 @@ func (s *network) monitor() {
 		}
 		if lost := s.now.Sub(n.posted) >= 50*time.Second; lost != n.lost {
 			n.lost = lost
+			s.miss(name)
 			s.publish(name)
 		}
 	}
@@ -134,9 +135,19 @@ func (s *network) write(by string, w Write) {
 	s.publish(w.Node)
 }
 
+// miss notes who is lost and was declared dead.
+func (s *network) miss(name string) {
+	for _, d := range s.deaths {
+		if d.Name == name && d.UID == s.uids[name] && d.over.IsZero() {
+			d.lost = d.lost || s.nodes[name].lost
+		}
+	}
+}
+
 // pay counts the deaths of the last window, but those that were over before all were told what
 // changes: who was not may lead, and say so to who writes. Of two each may lead, and who was
-// in the dark until now declared somebody dead there, and is not told yet whom others did.
+// in the dark until now declared somebody dead there, and is not told yet whom others did. Who was
+// never lost counts until it is back, and who was lost, of whom twice the share may be, for the window.
 func (s *network) pay(by string, w Write) {
 	cfg, who, synced, known := Default(""), Member{w.Node, w.UID}, began, false
 	for _, n := range s.nodes {
@@ -145,20 +156,30 @@ func (s *network) pay(by string, w Write) {
 		}
 	}
 	s.deaths = slices.DeleteFunc(s.deaths, func(d *declared) bool {
-		known = known || d.Member == who && s.now.Sub(d.at) < cfg.Window
+		if d.Member == who && d.lost && s.now.Sub(d.at) < cfg.Window {
+			known, d.over = true, time.Time{}
+			return false
+		}
 		return d.Member == who || s.now.Sub(d.at) >= cfg.Window
 	})
-	s.deaths = append(s.deaths, &declared{Member: who, at: s.now})
-	spent := 0
+	if !known {
+		lost := s.nodes[w.Node].lost
+		s.deaths = append(s.deaths, &declared{Member: who, at: s.now, heard: !lost, lost: lost})
+	}
+	heard, lost := 0, 0
 	for _, d := range s.deaths {
-		if d.over.IsZero() || d.over.After(synced) {
-			spent++
+		is := d.over.IsZero() || d.over.After(synced)
+		if d.heard && !d.lost && d.over.IsZero() {
+			heard++
+		}
+		if is && d.lost {
+			lost++
 		}
 	}
-	most := slices.Max(slices.Collect(maps.Keys(s.sizes)))
+	share := max(1, int(cfg.Share*float64(slices.Max(slices.Collect(maps.Keys(s.sizes))))))
 	dark := s.now.Sub(s.nodes[by].synced) < cfg.Every
-	if !known && !dark && len(s.names) > 2 && spent > max(1, int(cfg.Share*float64(most))) {
-		s.t.Errorf("%s declares the death of %s, the last of %d in %s", by, w.Node, spent, cfg.Window)
+	if !known && !dark && len(s.names) > 2 && (heard > share && !s.nodes[w.Node].lost || lost > 2*share) {
+		s.t.Errorf("%s declares the death of %s, the last of %d that were heard and %d that were lost in %s", by, w.Node, heard, lost, cfg.Window)
 	}
 }
 
@@ -169,6 +190,7 @@ func (s *network) revive(who Member) {
 			d.over = s.now
 		}
 	}
+	s.deaths = slices.DeleteFunc(s.deaths, func(d *declared) bool { return d.Member == who && !d.lost })
 }
 
 // last is the verdict that was written last of a node, and how long after a time.

@@ -46,7 +46,7 @@ func (m *Machine) listen(now time.Time) {
 // wordless reports whether a node that the cloud calls lost has said nothing itself for long. Of
 // whom nothing is known that begins now.
 func (m *Machine) wordless(now time.Time, name string) bool {
-	if c, ok := m.cloud[name]; !ok || c.Ready {
+	if !m.isLost(name) {
 		return false
 	}
 	at, known := m.words[name]
@@ -185,7 +185,7 @@ func (m *Machine) sound(now time.Time, v verdict, over Answer) bool {
 
 // troubled reports whether it matters that the evidence about a node is exact, and new.
 func (m *Machine) troubled(now time.Time, name string) bool {
-	if c, ok := m.cloud[name]; ok && !c.Ready || m.verdicts[name].Answer == No {
+	if m.isLost(name) || m.verdicts[name].Answer == No {
 		return true
 	}
 	return m.holds(now) && (m.cut(now, name) || m.cloud[name].Cut && m.healed(now, name))

@@ -92,7 +92,7 @@ func (m *Machine) hearLeader(now time.Time, from string, r Reply) {
 		m.leaderless(now)
 	}
 	m.follow(now, from, r.Leader, now.Add(-max(0, r.Age)))
-	if !r.Leads || from != m.leader || !m.believed() {
+	if !r.Leads || from != m.leader || !m.believed() || isLate(&m.cfg, now.Sub(m.next)) { // who stood still may have been told that before
 		return
 	}
 	dead := map[string]bool{}

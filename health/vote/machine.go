@@ -105,19 +105,38 @@ func (m *Machine) ready(now time.Time, e Cloud) {
 	if !m.view.Has(e.Node) && (m.view.Len() > 0 || len(m.cloud) >= early) {
 		return
 	}
-	if e.Verdict == No && m.cloud[e.Node].Verdict != No && m.view.Has(e.Node) {
-		m.budget.declared(now, m.view.member(e.Node))
-	}
-	if was, told := m.cloud[e.Node]; !e.Ready && (!told || was.Ready) {
+	was, told := m.cloud[e.Node]
+	if m.cloud[e.Node] = e; !e.Ready && (!told || was.Ready) {
 		m.words[e.Node] = now // by all that are told, for any of them may lead later
+		m.lose(e.Node)
 	}
-	m.cloud[e.Node] = e
+	if e.Verdict == No && was.Verdict != No && m.view.Has(e.Node) {
+		m.budget.note(now, &m.cfg, m.view.member(e.Node), !e.Ready)
+	}
+}
+
+// lose notes that the cloud has lost a node. One that was over the budget of those that it hears is
+// asked about at once, by that of the lost.
+func (m *Machine) lose(name string) {
+	if m.view.Has(name) {
+		m.budget.missed(m.view.member(name))
+	}
+	if l, ok := m.last[name]; ok && l.told == OverBudget {
+		l.at = time.Time{}
+		m.last[name] = l
+	}
+}
+
+// isLost reports whether the cloud has lost a node, as it was told last.
+func (m *Machine) isLost(name string) bool {
+	c, ok := m.cloud[name]
+	return ok && !c.Ready
 }
 
 // mourn counts a node that is dead by what this one learnt now.
 func (m *Machine) mourn(now time.Time, name string) {
 	if m.knownDead(now, name) {
-		m.budget.note(now, m.view.member(name))
+		m.budget.note(now, &m.cfg, m.view.member(name), m.isLost(name))
 	}
 }
 

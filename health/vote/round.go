@@ -56,7 +56,7 @@ func (m *Machine) report(now time.Time, results []Result, out *Effects) {
 	m.count(now)
 	out.Hears = m.hears(now)
 	out.Holds = out.Hears && m.holds(now)
-	m.budget.look(now, &m.cfg, func(who Member) bool { return m.view.member(who.Name) == who && m.knownDead(now, who.Name) })
+	m.budget.look(now, &m.cfg, func(who Member) bool { return m.view.member(who.Name) == who && m.knownDead(now, who.Name) }, func(who Member) bool { return m.isLost(who.Name) })
 	m.hurried = 0
 	m.suspect(now, out)
 	m.say(now)

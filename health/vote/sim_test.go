@@ -67,7 +67,8 @@ type write struct {
 // declared is a death that the cloud was told of, last.
 type declared struct {
 	Member
-	at, over time.Time
+	at, over    time.Time
+	heard, lost bool // by the cloud, as it was declared; and until it was over
 }
 
 type note struct {

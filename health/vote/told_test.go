@@ -109,6 +109,28 @@ func TestAHolderBeginsAnew(t *testing.T) {
 	}
 }
 
+// Who stood still hears first what was said to it before that: of whom that calls dead it knows nothing
+// until it reports anew.
+func TestAWordFromBefore(t *testing.T) {
+	for still, want := range map[time.Duration]int{0: 1, 25 * time.Second: 0} {
+		u := of(20, 3)
+		leader, dead := u.rank(0), u.rank(7)
+		say := allBut("", None)
+		for range 4 {
+			u.round(nil, say)
+		}
+		u.now = u.now.Add(still)
+		word := Delivered{To: leader, OK: true, Reply: Reply{Leads: true, Dead: []string{dead}}}
+		if u.step(word); len(u.Dead(u.now)) != want {
+			t.Errorf("%s later %v are dead, want %d", still, u.Dead(u.now), want)
+		}
+		u.round(nil, say)
+		if u.step(word); len(u.Dead(u.now)) != 1 {
+			t.Errorf("%s later, and said anew: %v are dead", still, u.Dead(u.now))
+		}
+	}
+}
+
 // Of what is over the budget, and of what the unit cannot decide, people hear once, and the
 // unit is asked once a minute; at once where it is seen again.
 func TestAskedOnceInAWhile(t *testing.T) {
