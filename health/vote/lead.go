@@ -47,14 +47,14 @@ func (m *Machine) leads(now time.Time) bool {
 }
 
 // lead begins a round, and reports whether this node leads in it. Where it does no more, who
-// is dead stays so until another leader says otherwise.
+// is dead stays so until another leader says otherwise; but who stood still knows that no more.
 func (m *Machine) lead(now time.Time) bool {
 	was := m.leading
 	switch m.leading = m.leads(now); {
 	case m.leading && !was:
 		m.listen(now)
 		m.takeOver(now)
-	case was && !m.leading && m.told.Before(m.voted):
+	case was && !m.leading && !m.late && m.told.Before(m.voted):
 		m.dead, m.told = map[string]bool{}, m.voted
 		for _, name := range m.declared() {
 			m.dead[name] = name != m.cfg.Self && !m.hearsay(m.verdicts[name])

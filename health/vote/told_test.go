@@ -131,6 +131,28 @@ func TestAWordFromBefore(t *testing.T) {
 	}
 }
 
+// Who led and stood still finds another one leading: whom it called dead itself may be back since. Who does
+// not lead any more and was awake goes on with that, until it is told.
+func TestItsOwnWordFromBefore(t *testing.T) {
+	for still, want := range map[time.Duration]int{0: 1, 25 * time.Second: 0} {
+		u := leading(20)
+		other, victim := u.rank(1), u.rank(7)
+		for range 4 {
+			u.vote([]string{victim})
+		}
+		if len(u.Dead(u.now)) != 1 {
+			t.Fatalf("dead are %v, want %s", u.Dead(u.now), victim)
+		}
+		u.now = u.now.Add(still)
+		u.step(Lease{u.now})
+		u.step(Reported{From: other, Up: true, Hears: true, Holds: true})
+		u.round([]string{other, victim}, allBut(victim, No))
+		if u.leading || len(u.Dead(u.now)) != want {
+			t.Errorf("%s later it leads: %v, and %v are dead, want %d", still, u.leading, u.Dead(u.now), want)
+		}
+	}
+}
+
 // Of what is over the budget, and of what the unit cannot decide, people hear once, and the
 // unit is asked once a minute; at once where it is seen again.
 func TestAskedOnceInAWhile(t *testing.T) {
