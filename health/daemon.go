@@ -27,7 +27,8 @@ type Member struct {
 	Verdict string       `json:"verdict,omitempty"` // annotation
 	Cut     bool         `json:"cut,omitempty"`     // by its evidence: it said that it has no uplink
 
-	untold bool // by the cloud: another node knows of it
+	since  time.Time // it is lost or not, as the cloud has it
+	untold bool      // by the cloud: another node knows of it
 }
 
 // Unit is who is in this node's unit.
@@ -249,7 +250,7 @@ func (d *Daemon) take(now time.Time, u Unit) {
 		if was, ok := d.told[m.Name]; ok && was.UID == m.UID && was.Lost == m.Lost && was.Verdict == m.Verdict && was.Cut == m.Cut {
 			continue
 		}
-		d.step(now, vote.Cloud{Node: m.Name, Ready: !m.Lost, Verdict: vote.AnswerOf(m.Verdict), Cut: m.Cut})
+		d.step(now, vote.Cloud{Node: m.Name, Ready: !m.Lost, Verdict: vote.AnswerOf(m.Verdict), Cut: m.Cut, Since: m.since})
 	}
 	d.told = known
 	d.metrics.members.Set(float64(len(list)))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gridmesh/gridmesh/health/check"
 	"github.com/gridmesh/gridmesh/health/peer"
@@ -118,15 +119,20 @@ func TestAListIsAdopted(t *testing.T) {
 	})
 }
 
-// A Node may have more addresses than are passed on, and one of them twice.
-func TestAddressesOfAMember(t *testing.T) {
+// A Node may have more addresses than are passed on, and one of them twice; and it is lost since a time.
+func TestAMemberOfANode(t *testing.T) {
 	n := &corev1.Node{}
 	for i := range 20 {
 		n.Status.Addresses = append(n.Status.Addresses,
 			corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprint("192.0.2.", 1+i/2)}, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "a"},
 			corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprint("::ffff:192.0.2.", 101+i)})
 	}
+	lost := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: lost}}
 	m := MemberOf(n)
+	if !m.Lost || !m.since.Equal(lost.Time) {
+		t.Errorf("lost %t, since %s", m.Lost, m.since)
+	}
 	if len(m.Addrs) != peer.MostAddrs || m.Addrs[0] != netip.MustParseAddr("192.0.2.1") || m.Addrs[1] != netip.MustParseAddr("192.0.2.101") {
 		t.Errorf("%d: %v", len(m.Addrs), m.Addrs)
 	}

@@ -31,7 +31,7 @@ func MemberOf(n *corev1.Node) Member {
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			m.Lost = c.Status != corev1.ConditionTrue
+			m.Lost, m.since = c.Status != corev1.ConditionTrue, c.LastTransitionTime.Time
 		}
 	}
 	return m

@@ -19,7 +19,7 @@ func (u *unit) vote(dead []string) {
 	}
 	take := func(out Effects) {
 		for _, w := range out.Write {
-			u.step(Cloud{w.Node, u.cloud[w.Node].Ready, w.Verdict, false})
+			u.step(Cloud{w.Node, u.cloud[w.Node].Ready, w.Verdict, false, time.Time{}})
 		}
 	}
 	out := u.round(dead, say)
@@ -66,7 +66,7 @@ func TestFrozenNodesAndADeath(t *testing.T) {
 	for range 5 {
 		u.vote(append(frozen(12), victim))
 	}
-	u.step(Cloud{victim, false, u.cloud[victim].Verdict, false})
+	u.step(Cloud{victim, false, u.cloud[victim].Verdict, false, time.Time{}})
 	u.vote(append(frozen(12), victim))
 	if !slices.Contains(u.Dead(u.now), victim) {
 		t.Errorf("the cloud misses it, and dead are %v", u.Dead(u.now))

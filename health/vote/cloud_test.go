@@ -49,7 +49,7 @@ func (s *network) mirror(name, node string, within time.Duration) {
 	s.after(time.Duration(s.rng.Int64N(int64(within))), func() {
 		if n := s.nodes[name]; !n.dead && !n.dark {
 			a, _ := s.last(node)
-			s.step(name, Cloud{node, !s.nodes[node].lost, a, s.lastCut(node)})
+			s.step(name, Cloud{node, !s.nodes[node].lost, a, s.lastCut(node), time.Time{}})
 		}
 	})
 }

@@ -58,7 +58,8 @@ type Cloud struct {
 	Node    string
 	Ready   bool
 	Verdict Answer
-	Cut     bool // it rests on that the node said that it has no uplink
+	Cut     bool      // it rests on that the node said that it has no uplink
+	Since   time.Time // it is ready or not, by the clock of who wrote that; zero where that is not known
 }
 
 func (Tick) event()      {}

@@ -10,7 +10,7 @@ func TestTheLeaseIsTakenAfterAVote(t *testing.T) {
 	cut := u.rank(5)
 	u.step(Uplink{true})
 	for _, name := range u.view.Names() {
-		u.step(Cloud{name, name != cut, Yes, false})
+		u.step(Cloud{Node: name, Ready: name != cut, Verdict: Yes})
 	}
 	asked := 0
 	for range 6 {

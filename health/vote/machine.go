@@ -107,12 +107,28 @@ func (m *Machine) ready(now time.Time, e Cloud) {
 	}
 	was, told := m.cloud[e.Node]
 	if m.cloud[e.Node] = e; !e.Ready && (!told || was.Ready) {
-		m.words[e.Node] = now // by all that are told, for any of them may lead later
+		m.lostAt(now, e, told) // by all that are told, for any of them may lead later
 		m.lose(e.Node)
 	}
 	if e.Verdict == No && was.Verdict != No && m.view.Has(e.Node) {
 		m.budget.note(now, &m.cfg, m.view.member(e.Node), !e.Ready)
 	}
+}
+
+// lostAt notes that a node is lost: now where this one sees it, and where it begins anew since when the cloud
+// has had it so, or else no node would ever be wordless to daemons that are younger than Config.Word. Clocks may
+// be off: it is never later than now, and there is time left in which the node is asked itself.
+func (m *Machine) lostAt(now time.Time, e Cloud, told bool) {
+	at := now
+	if least := now.Add(m.cfg.Renew - m.cfg.Word); !told && !e.Since.IsZero() && e.Since.Before(now) {
+		at = e.Since
+		for _, t := range []time.Time{least, m.words[e.Node]} {
+			if at.Before(t) {
+				at = t
+			}
+		}
+	}
+	m.words[e.Node] = at
 }
 
 // lose notes that the cloud has lost a node. One that was over the budget of those that it hears is

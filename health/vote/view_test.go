@@ -133,7 +133,7 @@ func FuzzStep(f *testing.F) {
 				Answered{asked[int(b)%len(asked)], name(a), results, c%4 == 0, c%8 == 0},
 				Uplink{a%2 == 0},
 				Lease{now.Add(Default("").Every)},
-				Cloud{name(a), b%2 == 0, Answer(c % 3), c%2 == 0},
+				Cloud{Node: name(a), Ready: b%2 == 0, Verdict: Answer(c % 3), Cut: c%2 == 0},
 			}[script[i]%9])
 			for _, q := range out.Ask {
 				asked = append(asked, q.Number)

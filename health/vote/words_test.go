@@ -14,24 +14,35 @@ func TestAnAddressIsAnothersToTheNextLeader(t *testing.T) {
 		want    time.Duration // for how long it is well from then
 		speaks  bool          // and answers
 		forever bool
+		anew    bool // this one begins when it leads, and is told since when the node is lost
 	}{
-		"lost long before":          {lost: 20 * time.Minute, want: time.Minute},
-		"lost just before":          {lost: time.Minute, want: 9 * time.Minute},
-		"lost after it spoke":       {spoke: true, lost: time.Minute, want: 9 * time.Minute},
-		"it spoke to others before": {lost: 20 * time.Minute, speaks: true, forever: true},
+		"lost long before":                               {lost: 20 * time.Minute, want: time.Minute},
+		"lost just before":                               {lost: time.Minute, want: 9 * time.Minute},
+		"lost after it spoke":                            {spoke: true, lost: time.Minute, want: 9 * time.Minute},
+		"lost long before, and it began just now":        {lost: 20 * time.Minute, anew: true, want: time.Minute},
+		"lost before, and it began just now":             {lost: 5 * time.Minute, anew: true, want: 5 * time.Minute},
+		"lost later, by a clock that is off":             {lost: -time.Hour, anew: true, want: 10 * time.Minute},
+		"it spoke just before, and was lost long before": {lost: 20 * time.Minute, anew: true, spoke: true, want: 10 * time.Minute},
+		"it spoke to others before":                      {lost: 20 * time.Minute, speaks: true, forever: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := of(20, 0)
 			victim := u.rank(5)
 			for _, name := range u.view.Names() {
-				u.step(Cloud{name, true, Yes, false})
+				if name != victim || !tc.anew {
+					u.step(Cloud{Node: name, Ready: true, Verdict: Yes})
+				}
 			}
 			if tc.spoke {
 				u.step(Reported{From: victim, Up: true})
-				u.now = u.now.Add(time.Hour)
 			}
-			u.step(Cloud{victim, false, Yes, false})
-			u.now = u.now.Add(tc.lost)
+			if tc.anew {
+				u.step(Cloud{Node: victim, Verdict: Yes, Since: u.now.Add(-tc.lost)})
+			} else {
+				u.now = u.now.Add(time.Hour)
+				u.step(Cloud{Node: victim, Verdict: Yes})
+				u.now = u.now.Add(tc.lost)
+			}
 			u.step(Uplink{true})
 			u.step(Lease{u.now.Add(time.Hour)})
 			since, last := time.Time{}, time.Time{}
