@@ -53,12 +53,14 @@ func TestWhereNodesAre(t *testing.T) {
 		a.Report(ctx, vote.Reported{From: "a-2", Up: true})
 		all("it reports from its own", none, "192.0.2.2", none, none, "192.0.2.5")
 		a.Elsewhere(ctx, "a-2", elsewhere)
-		members[4].Addrs[0] = elsewhere // that a-5 has now
+		members = slices.Clone(members)
+		members[4] = memberAt("a-5", elsewhere.String(), "192.0.2.5") // it has that now
 		a.SetUnit(ctx, Unit{Name: "a", Members: members})
 		all("that is another one's", none, "192.0.2.2", none, none, "192.0.2.9")
 		a.Elsewhere(ctx, "a-2", elsewhere) // by the list of before
 		all("that was another one's already", none, "192.0.2.2", none, none, "192.0.2.9")
-		members[1].Addrs = append(members[1].Addrs, netip.MustParseAddr("192.0.2.10"))
+		members = slices.Clone(members)
+		members[1] = memberAt("a-2", "192.0.2.2", "192.0.2.10")
 		a.SetUnit(ctx, Unit{Name: "a", Members: members})
 		a.Elsewhere(ctx, "a-2", netip.MustParseAddr("192.0.2.10"))
 		all("that is its own by now", none, "192.0.2.2", none, none, "192.0.2.9")
