@@ -51,7 +51,7 @@ func (c *Client) Blame(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w; the API server is %s, of %s: %s%s", firstLine{err}, c.host(), c.config, cure(err), c.behindProxy(err))
+	return fmt.Errorf("%w; the API server is %s, of %s: %s%s", firstLine{err}, c.host(), c.config, c.cure(err), c.behindProxy(err))
 }
 
 // firstLine is an error as it begins: client-go explains some at length.
@@ -76,7 +76,15 @@ func (c *Client) behindProxy(err error) string {
 	return "; the address looks like the ClusterIP of the Service kubernetes, which is there only where a proxy serves it: give an address of the API server itself, as kubectl get endpointslices kubernetes has it"
 }
 
-// cure is what to check where a request failed.
+// cure is what to check where a request failed. One without TLS, to a server that has it, is refused by words alone.
+func (c *Client) cure(err error) string {
+	if apierrors.IsBadRequest(err) && strings.HasPrefix(c.host(), "http://") {
+		return "it is asked by http://, as the address there says, or has no https:// before it; an API server speaks HTTPS"
+	}
+	return cure(err)
+}
+
+// cure is what an error itself says of it.
 func cure(err error) string {
 	var name *net.DNSError
 	var status apierrors.APIStatus

@@ -53,12 +53,14 @@ func TestBlame(t *testing.T) {
 		server, want string
 		patience     time.Duration
 	}{
-		"refused": {"https://" + testkit.Nobody(t), "nothing listens there", time.Minute},
-		"no name": {"https://api.invalid:6443", "the name does not resolve here", time.Minute},
-		"no TLS":  {"https://" + strings.TrimPrefix(plainServer(t), "http://"), "it speaks HTTP there", time.Minute},
-		"no CA":   {other.URL, "its certificate is not trusted", time.Minute},
-		"silent":  {"https://" + silent.Addr().String(), "nothing answers", time.Second},
-		"slow":    {slowServer(t), "it is there; give it more time", time.Second},
+		"refused":  {"https://" + testkit.Nobody(t), "nothing listens there", time.Minute},
+		"no name":  {"https://api.invalid:6443", "the name does not resolve here", time.Minute},
+		"no TLS":   {"https://" + strings.TrimPrefix(plainServer(t), "http://"), "it speaks HTTP there", time.Minute},
+		"no HTTPS": {strings.Replace(other.URL, "https://", "http://", 1), "it is asked by http://", time.Minute},
+		"nor any":  {strings.TrimPrefix(other.URL, "https://"), "has no https:// before it", time.Minute},
+		"no CA":    {other.URL, "its certificate is not trusted", time.Minute},
+		"silent":   {"https://" + silent.Addr().String(), "nothing answers", time.Second},
+		"slow":     {slowServer(t), "it is there; give it more time", time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := kubeconfigFor(t, c.server)
