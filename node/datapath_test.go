@@ -113,7 +113,7 @@ func TestPathsOfAView(t *testing.T) {
 func TestPoliciesChooseTheKernel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.api = &nodetest.API{}
+		r.api = &nodetest.API{Pods: prefixes("10.244.1.0/24")}
 		r.withKernelPath(topology.DatapathAuto)
 		r.mustStart(t)
 		r.publish(webOnly())
@@ -250,7 +250,7 @@ func TestPoliciesThatComeAndGo(t *testing.T) {
 func TestTheKernelBesideAPolicyEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.api = &nodetest.API{}
+		r.api = &nodetest.API{Pods: prefixes("10.244.1.0/24")}
 		r.cfg.RefusePolicies = true
 		r.found = []capture.Finding{{Kind: capture.PolicyEngine, Text: "rules of a policy engine"}}
 		r.withKernelPath(topology.DatapathAuto)

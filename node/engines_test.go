@@ -119,6 +119,7 @@ func TestALookThatIsTornIsOne(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				r.api = &nodetest.API{}
+				r.cfg.PodCIDRs = prefixes("10.244.1.0/24") // or these would have the node looked at again
 				r.cfg.RefusePolicies = true
 				r.sees(nil, tc.looks)
 				r.withKernelPath(topology.DatapathAuto)

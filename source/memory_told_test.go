@@ -87,23 +87,23 @@ func TestAReadThatHangs(t *testing.T) {
 	begun(t, dir, path).finish()
 	write(t, dir, "w.yaml", staysWeb[:40])
 	synctest.Test(t, func(t *testing.T) {
-		var last error
+		var last atomic.Pointer[error]
 		answer, d := make(chan struct{}), NewDir(dir)
 		d.memory.read = func(path, of string) (remembers, error) { <-answer; return readMemory(path, of) }
-		d.Remember(path, always, func(err error) { last = err })
+		d.Remember(path, always, func(err error) { last.Store(&err) })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- d.Run(ctx) }()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if !errors.Is(last, atomicfile.ErrLate) || !strings.Contains(said(d), notKnown+atomicfile.ErrLate.Error()) {
-			t.Errorf("told is %v, %s", last, said(d))
+		if !errors.Is(*last.Load(), atomicfile.ErrLate) || !strings.Contains(said(d), notKnown+atomicfile.ErrLate.Error()) {
+			t.Errorf("told is %v, %s", *last.Load(), said(d))
 		}
 		close(answer)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if last != nil || strings.Contains(said(d), notKnown) || !slices.Equal(services(d), []string{webIs}) {
-			t.Errorf("it answered: told is %v, %s", last, said(d))
+		if *last.Load() != nil || strings.Contains(said(d), notKnown) || !slices.Equal(services(d), []string{webIs}) {
+			t.Errorf("it answered: told is %v, %s", *last.Load(), said(d))
 		}
 		cancel()
 		must(t, <-done)
@@ -172,24 +172,24 @@ func TestADiskThatIsGivenUp(t *testing.T) {
 		dir, path := t.TempDir(), filepath.Join(t.TempDir(), ManifestsFile)
 		write(t, dir, "w.yaml", text)
 		synctest.Test(t, func(t *testing.T) {
-			var last error
+			var last atomic.Pointer[error]
 			d := NewDir(dir)
 			d.memory.read = func(string, string) (remembers, error) {
 				return remembers{}, fmt.Errorf("%w: %w", errNotRead, syscall.EIO)
 			}
-			d.Remember(path, always, func(err error) { last = err })
+			d.Remember(path, always, func(err error) { last.Store(&err) })
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- d.Run(ctx) }()
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			if !errors.Is(last, syscall.EIO) {
-				t.Errorf("%q: told is %v", text, last)
+			if !errors.Is(*last.Load(), syscall.EIO) {
+				t.Errorf("%q: told is %v", text, *last.Load())
 			}
 			time.Sleep(memoryGiveUp + time.Minute)
 			synctest.Wait()
-			if got := said(d); strings.Contains(got, notKnown) != told || last != nil {
-				t.Errorf("%q: told is %v, %s", text, last, got)
+			if got := said(d); strings.Contains(got, notKnown) != told || *last.Load() != nil {
+				t.Errorf("%q: told is %v, %s", text, *last.Load(), got)
 			}
 			cancel()
 			must(t, <-done)

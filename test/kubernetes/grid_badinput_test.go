@@ -186,3 +186,24 @@ func TestFieldsThatNoChildHas(t *testing.T) {
 	must(t, c.Apply(good))
 	allReady(t, "deploymentgrids", "typo", 1)
 }
+
+// An API server takes no StatefulSet whose name has a dot: of a unit whose value has one that is said, by plan and by the
+// controller, and the other units go on.
+func TestGridSetsOfAUnitWithADot(t *testing.T) {
+	inUnits(t, map[string]string{"a-1": "north", "b-1": "v1.2"})
+	controller(t)
+	set := strings.Replace(strings.Replace(deploymentGrid("dots", "", "1"), "kind: DeploymentGrid", "kind: StatefulSetGrid", 1), "template: {selector", "template: {serviceName: dots-svc, selector", 1)
+	applied(t, set, "statefulsetgrid/dots")
+	wait.Eventually(t, func() error {
+		st, err := statusOf(t, "statefulsetgrids", "dots")
+		if err == nil && (st.RefusedUnits != 1 || st.ReadyUnits != 1) {
+			err = fmt.Errorf("%d refused, %d ready: %v", st.RefusedUnits, st.ReadyUnits, st.Worst)
+		}
+		return err
+	})
+	wait.Eventually(t, func() error { return hasEvent(t, "dots", "Refused", `"dots-v1.2" has a dot`) })
+	const byHand = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: dots-v1.2}, spec: {replicas: 0, serviceName: dots-svc, selector: {matchLabels: {app: dots}}, template: {metadata: {labels: {app: dots}}, spec: {containers: [{name: app, image: gridmesh.test/app}]}}}}`
+	if err := c.Apply(byHand); err == nil || !strings.Contains(err.Error(), "must not contain dots") {
+		t.Errorf("by hand: %v", err)
+	}
+}
