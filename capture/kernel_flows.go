@@ -203,7 +203,7 @@ func (f *flows) done(l look) bool {
 
 func (f *flows) note(l look) {
 	now, pause := time.Now(), min(max(flowsEffort*l.took, flowsPause), longestPause)
-	f.err, f.soon = l.err, now.Add(flowsPause)
+	f.err, f.soon = l.err, now.Add(max(flowsPause, 2*l.took)) // early ones take a third of the time at most
 	switch {
 	case l.err != nil:
 		f.soon = now.Add(longestPause)

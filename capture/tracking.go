@@ -156,9 +156,9 @@ func trackingFull(dir string) []Finding {
 		return n
 	}
 	most := read("nf_conntrack_max")
-	if most <= 0 || read("nf_conntrack_count") < most/100*nearlyFull {
+	if most <= 0 || 100*read("nf_conntrack_count") < nearlyFull*most {
 		return nil
 	}
-	return []Finding{{TrackingFull, "the kernel's table of connections is full, or nearly: packets of new connections are dropped, whoever's they are, the agent's own to Envoy, too; " +
+	return []Finding{{TrackingFull, "the kernel's table of connections is full, or nearly: once it is, packets of new connections are dropped, whoever's they are, the agent's own to Envoy, too; " +
 		"see who has them (conntrack -L), and give it room: --conntrack-max-per-core, --conntrack-min, or sysctl -w net.netfilter.nf_conntrack_max=..."}}
 }

@@ -47,8 +47,8 @@ func (p *podless) finding(now time.Time, is bool) []capture.Finding {
 	case p.since.IsZero():
 		p.since = now
 	case now.Sub(p.since) >= podlessFor:
-		return []capture.Finding{{Kind: noPods, Text: "the own Node has no podCIDRs, and --pod-cidr gives none: this node's pods are told from others by nothing, on a bridge theirs fail to reach Services, and endpoints see them as the node; " +
-			"see that the controller manager gives its Node some (--allocate-node-cidrs), or say --pod-cidr where an IPAM of the network does"}}
+		return []capture.Finding{{Kind: noPods, Text: "nobody says which podCIDRs the own Node has, and --pod-cidr gives none: this node's pods are told from others by nothing, endpoints see them as the node, and on a bridge they may not reach Services by Envoy; " +
+			"see that the controller manager gives its Node some (--allocate-node-cidrs); docs/install.md has what an IPAM of the network's own comes to"}}
 	}
 	return nil
 }

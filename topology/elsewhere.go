@@ -2,9 +2,10 @@ package topology
 
 import "slices"
 
-// Elsewhere reports whether a closed Service has an endpoint that is ready, and a frontend of a ClusterIP that this node may
-// use none for: it is refused here, and served in other units.
+// Elsewhere reports whether a closed Service is served in other units alone: it has ready endpoints, its keys leave out all
+// of them, and each frontend of a ClusterIP is refused here.
 func (v *ServiceView) Elsewhere() bool {
-	refused := func(f FrontendView) bool { return len(f.Tiers) == 0 }
-	return v.Keys.Closed() && len(v.Pods) > 0 && slices.ContainsFunc(v.Frontends, refused)
+	served := func(f FrontendView) bool { return len(f.Tiers) > 0 }
+	here := func(p Pod) bool { return p.Reason == "" }
+	return v.Keys.Closed() && len(v.Pods) > 0 && len(v.Frontends) > 0 && !slices.ContainsFunc(v.Frontends, served) && !slices.ContainsFunc(v.Pods, here)
 }

@@ -36,6 +36,12 @@ func TestElsewhere(t *testing.T) {
 	service("till", &keys, 1)
 	service("open", nil, 2)
 	service("empty", &keys, 3)
+	b.SetService(&topology.Service{ // of which the unit has a pod, on another node
+		Key: topology.ObjectKey{Namespace: "shop", Name: "local"}, TopologyKeys: &keys, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.4")}, InternalLocal: true,
+		Ports: []topology.ServicePort{{Port: 80, Protocol: topology.TCP}},
+	})
+	node("a-2", "a")
+	on("local", true, "a-2", "b-1")
 	viewer := topology.NewViewer("a-1", topology.Options{Datapath: topology.DatapathAuto})
 	var index Elsewhere
 	for _, tc := range []struct {
@@ -47,7 +53,7 @@ func TestElsewhere(t *testing.T) {
 		{"in both units", func() { on("till", true, "a-1", "b-1") }, ""},
 		{"in the other alone", func() { on("till", true, "b-1") }, "1 closed Service has endpoints in other units alone: shop/till"},
 		{"which is not ready", func() { on("till", false, "b-1") }, ""},
-		{"the node's label is mistyped", func() { on("till", true, "a-1"); on("empty", true, "a-1"); node("a-1", "aa") }, ""},
+		{"the node's label is mistyped", func() { on("till", true, "a-1"); on("empty", true, "a-1"); node("a-1", "aa") }, "1 closed Service has endpoints in other units alone: shop/local"},
 		{"and there is another in it", func() { node("a-1", "a"); on("till", true, "b-1"); on("empty", true, "b-1") }, "2 closed Services have endpoints in other units alone: shop/empty, shop/till"},
 		{"one is removed", func() { b.DeleteService(topology.ObjectKey{Namespace: "shop", Name: "till"}) }, "1 closed Service has endpoints in other units alone: shop/empty"},
 	} {

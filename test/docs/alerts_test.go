@@ -334,7 +334,6 @@ var (
 	matchers   = regexp.MustCompile(`\{([a-z_]+(=|!=|=~|!~)"",?)*\}`)
 	labelList  = regexp.MustCompile(`\b(by|without|on) \([a-z_]+(, [a-z_]+)*\)`)
 	window     = regexp.MustCompile(`\[\d+[smhd]\]`)
-	shifted    = regexp.MustCompile(` offset \d+[smhd]`)
 	identifier = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
 	arithmetic = regexp.MustCompile(`^[\s()\d.,*/+<>=!-]*$`)
 )
@@ -349,7 +348,7 @@ func checkExpr(t *testing.T, where, expr string, metrics map[string]bool) {
 	rest := quotedText.ReplaceAllString(expr, `""`)
 	rest = matchers.ReplaceAllString(rest, "")
 	rest = labelList.ReplaceAllString(rest, "")
-	rest = window.ReplaceAllString(shifted.ReplaceAllString(rest, ""), "")
+	rest = window.ReplaceAllString(rest, "")
 	named := 0
 	for _, name := range identifier.FindAllString(rest, -1) {
 		switch {
