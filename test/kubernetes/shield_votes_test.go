@@ -121,9 +121,7 @@ func votes(t *testing.T) {
 			return nil
 		}
 		var lease error
-		bare := leaseOf("a", "a-1")
-		bare.Labels = nil
-		for why, wrong := range map[string]*coordinationv1.Lease{notOwnUnit: leaseOf("b", "a-1"), notUnits: bare} { // each by a policy of its own
+		for why, wrong := range map[string]*coordinationv1.Lease{notOwnUnit: leaseOf("b", "a-1"), notOwnName: leaseOf("a", "a-2")} { // each by one policy alone
 			_, err := voter.CoordinationV1().Leases(gridmesh).Create(patient(t), wrong, metav1.CreateOptions{DryRun: rehearsed.DryRun})
 			if !strings.Contains(refusal(err), why) {
 				lease = errors.Join(lease, fmt.Errorf("a Lease is not refused with %q yet: %w", why, errors.Join(err)))
