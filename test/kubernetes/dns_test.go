@@ -104,10 +104,6 @@ func TestGridNamesResolve(t *testing.T) {
 	}
 	front, err := c.Kube.CoreV1().Services("default").Get(patient(t), "front-svc", metav1.GetOptions{})
 	must(t, err)
-	// Another proxy's Service is nobody's to serve here, and has its name all the same.
-	applied(t, `{apiVersion: v1, kind: Service, metadata: {name: labelled, labels: {service.kubernetes.io/service-proxy-name: other}}, spec: {ports: [{port: 80}]}}`, "service/labelled")
-	labelled, err := c.Kube.CoreV1().Services("default").Get(patient(t), "labelled", metav1.GetOptions{})
-	must(t, err)
 
 	const ordinal, headless = "db-0.db-svc.default.svc.cluster.local.", "db-svc.default.svc.cluster.local."
 	processes := map[string]*edge.Process{"a-1": startDNS(t, "a-1"), "b-1": startDNS(t, "b-1")}
@@ -117,7 +113,6 @@ func TestGridNamesResolve(t *testing.T) {
 		resolves(t, node, "_main._tcp."+headless, dns.TypeSRV, "0 100 8080 db-"+unit+"-0."+headless)
 		resolves(t, node, "db-south-0."+headless, dns.TypeA, ips["south"])
 		resolves(t, node, "front-svc.default.svc.cluster.local.", dns.TypeA, front.Spec.ClusterIP)
-		resolves(t, node, "labelled.default.svc.cluster.local.", dns.TypeA, labelled.Spec.ClusterIP)
 		reverse, err := dns.ReverseAddr(front.Spec.ClusterIP)
 		must(t, err)
 		resolves(t, node, reverse, dns.TypePTR, "front-svc.default.svc.cluster.local.")
@@ -135,7 +130,7 @@ func TestGridNamesResolve(t *testing.T) {
 
 	kept := func() error {
 		n := c.Nodes["a-1"]
-		return errors.Join(n.Kept(edge.DNSState, "default/front-svc"), n.Kept(edge.DNSState, "default/labelled"), n.KeptLabel(edge.DNSState, "b-1", "site", "south"),
+		return errors.Join(n.Kept(edge.DNSState, "default/front-svc"), n.KeptLabel(edge.DNSState, "b-1", "site", "south"),
 			n.Kept(edge.DNSState, "default/db-svc", netip.MustParseAddr(ips["north"]), netip.MustParseAddr(ips["south"])))
 	}
 	wait.Eventually(t, kept)
@@ -147,7 +142,6 @@ func TestGridNamesResolve(t *testing.T) {
 		resolves(t, "a-1", ordinal, dns.TypeA, ips["north"])
 		resolves(t, "a-1", headless, dns.TypeA, ips["north"])
 		resolves(t, "a-1", "front-svc.default.svc.cluster.local.", dns.TypeA, front.Spec.ClusterIP)
-		resolves(t, "a-1", "labelled.default.svc.cluster.local.", dns.TypeA, labelled.Spec.ClusterIP)
 		t.Logf("without a cloud, %s: all names resolved after %s", what, time.Since(start))
 	}
 	p := processes["a-1"]
