@@ -15,7 +15,7 @@ type UDPFlow struct {
 // new flows, and those that may keep what they have.
 type UDPServing map[netip.AddrPort][]netip.AddrPort
 
-// Anybody, among those that serve, is whoever answers, but who is dialled: of such a frontend only
+// Anybody among those that serve is whoever answers, but who is dialled: of such a frontend only
 // flows that are not translated are stale.
 var Anybody netip.AddrPort
 

@@ -23,8 +23,13 @@ func TestAListThatIsNotAsItWasWritten(t *testing.T) {
 	r := shielded(t)
 	at := func(d time.Duration) string { return r.now.Add(d).UTC().Format(time.RFC3339) }
 	for _, hand := range []map[string]string{
-		{}, {"a-1": "", "a-2": ""}, {"a-1": ""}, {"a-2": "for ever"},
-		{"a-2": at(-time.Minute)}, {"a-2": at(time.Minute)}, {"a-2": at(time.Hour)},
+		{},
+		{"a-1": "", "a-2": ""},
+		{"a-1": ""},
+		{"a-2": "for ever"},
+		{"a-2": at(-time.Minute)},
+		{"a-2": at(time.Minute)},
+		{"a-2": at(time.Hour)},
 	} {
 		r.pass(10*time.Second, true)
 		r.on.list = hand

@@ -61,7 +61,7 @@ func TestTheWebhookIsNotKept(t *testing.T) {
 func TestAShieldThatEndsWithItsController(t *testing.T) {
 	r := shielded(t)
 	r.on.list = map[string]string{} // and it ended
-	r.anew("a-2")
+	r.anew()
 	r = r.restart()
 	r.pass(29*time.Second, true)
 	r.podsAre("it has just begun to look", "kept=True ")
@@ -104,7 +104,7 @@ func TestAllPodsAreMarked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := shielded(t)
 			r.on.pods["a-2"] = []*corev1.Pod{pod("first", "True", "True"), pod("second", "True", "True")}
-			r.anew("a-2")
+			r.anew()
 			r.on.fault = fault
 			r.pass(3*time.Second, true)
 			r.podsAre("at first", "first=True second=False ")
@@ -124,16 +124,16 @@ func TestAShieldThatWasNeverWritten(t *testing.T) {
 	r.lose("a-2")
 	r.pass(time.Minute, true)
 	r.podsAre("it is well", "kept=True ")
-	r.anew("a-2")
+	r.anew()
 	r.pass(10*time.Second, true)
 	r.podsAre("nobody keeps it", "kept=False ")
 }
 
-// anew has a Node that is lost be another one, on which nobody voted.
-func (r *rig) anew(name string) {
-	n := r.n[name]
+// anew has a-2, which is lost, be another Node, on which nobody voted.
+func (r *rig) anew() {
+	n := r.n["a-2"]
 	n.uid, n.verdict, n.evidence = n.uid+"-anew", "", ""
-	r.set(name, n)
+	r.set("a-2", n)
 }
 
 // Pods of a node that is kept are read from etcd once, and when it is kept no more; in between from
@@ -147,7 +147,7 @@ func TestHowPodsAreRead(t *testing.T) {
 	if got := r.on.asked; got[typed.Now] != 1 || got[typed.Cached] < 8 || got[typed.Cached] > 10 {
 		t.Errorf("for five minutes %v", got)
 	}
-	r.anew("a-2")
+	r.anew()
 	r.pass(5*time.Minute, true)
 	if got := r.on.asked; got[typed.Now] != 2 || got[typed.Cached] > 10 {
 		t.Errorf("after it %v", got)

@@ -36,9 +36,9 @@ func differences(p *Proxy) (list []Difference) {
 		add("masqueradeAll: true", "pods of this node keep their address towards ClusterIPs")
 	}
 	const byPodCIDRs = "pods are told by the podCIDRs of their Node, or --pod-cidr: other sources come with the node's address"
-	switch mode := p.DetectLocalMode; {
-	case mode == "NodeCIDR": // as here
-	case mode == "" || mode == "ClusterCIDR":
+	switch mode := p.DetectLocalMode; mode {
+	case "NodeCIDR": // as here
+	case "", "ClusterCIDR":
 		if p.ClusterCIDR != "" {
 			add("clusterCIDR: "+p.ClusterCIDR, byPodCIDRs)
 		}
