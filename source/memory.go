@@ -176,7 +176,7 @@ func (m *memory) told() string {
 // forgive has it told no more that what a run before had is not known, once that is of no account: nothing is wrong,
 // and what is in force is kept.
 func (d *Dir) forgive() {
-	if m := &d.memory; m.fault == "" && !m.due && m.write == nil && !m.unread(time.Now()) && !slices.ContainsFunc(d.files, file.wrong) {
+	if m := &d.memory; m.lost != "" && m.fault == "" && !m.due && m.write == nil && !m.unread(time.Now()) && !slices.ContainsFunc(d.files, file.wrong) {
 		m.lost = ""
 	}
 }

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/gridmesh/gridmesh/topology"
@@ -23,18 +22,16 @@ func (e *Elsewhere) Next(v *topology.View) (names []string, more int) {
 	if e.are == nil {
 		e.are = map[topology.ObjectKey]bool{}
 	}
-	before, changed := len(e.are), false
+	changed := false
 	for key := range v.Changed(e.view) {
 		s, ok := v.Service(key)
 		is := ok && s.Elsewhere()
-		if is != e.are[key] {
-			changed = true
-		}
+		changed = changed || is != e.are[key]
 		if delete(e.are, key); is {
 			e.are[key] = true
 		}
 	}
-	if e.view = v; changed || before != len(e.are) {
+	if e.view = v; changed {
 		e.named = first(e.are)
 	}
 	return e.named, len(e.are) - len(e.named)
@@ -57,12 +54,5 @@ func first(of map[topology.ObjectKey]bool) (names []string) {
 
 // elsewhere says of which Services the node's unit has no endpoint; "" for none.
 func (r *Report) elsewhere() string {
-	switch n := len(r.Elsewhere) + r.MoreElsewhere; n {
-	case 0:
-		return ""
-	case 1:
-		return "1 closed Service has endpoints in other units alone: " + r.Elsewhere[0]
-	default:
-		return fmt.Sprintf("%d closed Services have endpoints in other units alone: %s", n, Few(r.Elsewhere))
-	}
+	return counted(r.Elsewhere, r.MoreElsewhere, "closed Service has", "closed Services have", "endpoints in other units alone")
 }

@@ -189,14 +189,19 @@ func ejectionLines(p *printer, e *envoy.Ejections, now time.Time) {
 
 // noneLive says of which Services nothing is left to be sent to; "" for none.
 func noneLive(e *envoy.Ejections) string {
-	switch n := len(e.NoneLive) + e.MoreNoneLive; n {
+	return counted(e.NoneLive, e.MoreNoneLive, "Service has", "Services have", "a port without a live endpoint")
+}
+
+// counted says what those that are named, and more, have; "" where there are none.
+func counted(names []string, more int, one, several, what string) string {
+	n := len(names) + more
+	switch n {
 	case 0:
 		return ""
 	case 1:
-		return "1 Service has a port without a live endpoint: " + e.NoneLive[0]
-	default:
-		return fmt.Sprintf("%d Services have a port without a live endpoint: %s", n, Few(e.NoneLive))
+		several = one
 	}
+	return fmt.Sprintf("%d %s %s: %s", n, several, what, Few(names))
 }
 
 // loadLines say how loaded Envoy is.

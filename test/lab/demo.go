@@ -76,15 +76,20 @@ func (d *demo) step(text string) {
 	fmt.Printf("\n[%5.1fs] %s\n", time.Since(d.begin).Seconds(), text)
 }
 
-// run tells the story; the server lets people at what is left at the end, and
-// is nil where nothing is.
-func (d *demo) run(ctx context.Context, s *server) error {
-	for _, f := range []func(context.Context) error{d.up, d.deploy, d.closed, d.namesResolve, d.newUnit, d.cutUplink, d.killPod, d.killNode, d.givenUp, d.restart, d.heal} {
-		if err := f(ctx); err != nil {
+// tell takes the steps of a story, and sums it up.
+func (d *demo) tell(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	if err := d.summary(); err != nil {
+	return d.summary()
+}
+
+// run tells the story; the server lets people at what is left at the end, and
+// is nil where nothing is.
+func (d *demo) run(ctx context.Context, s *server) error {
+	if err := d.tell(ctx, d.up, d.deploy, d.closed, d.namesResolve, d.newUnit, d.cutUplink, d.killPod, d.killNode, d.givenUp, d.restart, d.heal); err != nil {
 		return err
 	}
 	if s == nil {

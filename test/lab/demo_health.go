@@ -27,12 +27,7 @@ const evictedSoon = `tolerations: [{key: node.kubernetes.io/unreachable, operato
 
 // runHealth tells what becomes of a node that only lost its uplink, and of one that died.
 func (d *demo) runHealth(ctx context.Context, s *server) error {
-	for _, f := range []func(context.Context) error{d.upHealth, d.deployBrief, d.voted, d.onlyUplink, d.dies} {
-		if err := f(ctx); err != nil {
-			return err
-		}
-	}
-	if err := d.summary(); err != nil {
+	if err := d.tell(ctx, d.upHealth, d.deployBrief, d.voted, d.onlyUplink, d.dies); err != nil {
 		return err
 	}
 	if s == nil {
@@ -41,7 +36,7 @@ func (d *demo) runHealth(ctx context.Context, s *server) error {
 	fmt.Print(`
 The cluster stays until Ctrl-C or "bin/lab down". In another shell:
   bin/lab health -o wide
-  bin/lab cut cloud a-1; bin/lab heal cloud a-1
+  bin/lab cut uplink a-1; bin/lab heal uplink a-1
 `)
 	return s.serve(ctx, d.c, d.controller)
 }
