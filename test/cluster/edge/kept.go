@@ -18,6 +18,20 @@ const (
 	DNSState   = "dns.v1"
 )
 
+// KeptName is an error unless a state file has a Service by name alone, as one that no node serves.
+func (e *Node) KeptName(file, service string) error {
+	st, err := e.state(file)
+	if err != nil {
+		return err
+	}
+	namespace, name, _ := strings.Cut(service, "/")
+	entry, ok := st.Snapshot.Services.Get(topology.ObjectKey{Namespace: namespace, Name: name})
+	if !ok || entry.Service == nil || !entry.Service.Foreign {
+		return fmt.Errorf("state file %s of %s does not have %s by its name alone", file, e.Name, service)
+	}
+	return nil
+}
+
 // Kept returns nil once the state file on disk has all of these as ready
 // endpoints of a Service ("NAMESPACE/NAME"): what was written before the
 // cloud went away is what a node starts again from.
