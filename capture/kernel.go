@@ -26,7 +26,9 @@ type kernelPath struct {
 	pace    *plan.Pace
 	ports   []netip.Addr                    // at which node ports are served
 	own     []netip.Addr                    // the node's primary addresses
-	homes   homes                           // which were
+	said    []netip.Addr                    // its Node's, the newest first
+	homes   homes                           // its default routes'
+	astray  astray                          // of those
 	view    *topology.View                  // that the planner has; nil before the first
 	held    state                           // how the kernel's elements stand to the planner's
 	goal    state                           // unsure before the first view

@@ -21,6 +21,7 @@ type Capture struct {
 	journal *Journal
 	pods    []netip.Prefix
 	ranges  []netip.Prefix // guarded besides those of views
+	ips     capture.IPs    // by which the node is known
 
 	installed, found, synced bool
 	outdated                 bool       // rules of a run before are in force as they were found

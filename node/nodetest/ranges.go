@@ -3,6 +3,8 @@ package nodetest
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/gridmesh/gridmesh/capture"
 )
 
 // SetServiceCIDRs implements node.Rules.
@@ -13,6 +15,17 @@ func (c *Capture) SetServiceCIDRs(list []netip.Prefix) error {
 	c.ranges = slices.Clone(list)
 	return nil
 }
+
+// RememberIPs implements node.Rules.
+func (c *Capture) RememberIPs(before capture.IPs) {
+	c.ips.Said, c.ips.Homes = slices.Concat(c.ips.Said, before.Said), slices.Concat(before.Homes, c.ips.Homes)
+}
+
+// SayIPs implements node.Rules. What was said before is forgotten.
+func (c *Capture) SayIPs(now []netip.Addr) { c.ips.Said = slices.Clone(now) }
+
+// IPs implements node.Rules.
+func (c *Capture) IPs() capture.IPs { return c.ips }
 
 // SetPodCIDRs implements node.Rules.
 func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
