@@ -27,6 +27,13 @@ func (i IPs) Equal(other IPs) bool {
 // homes are those of IPs, by whether they are of IPv6.
 type homes map[bool][]netip.Addr
 
+// knownBy is IPs as the kernel path has them.
+type knownBy struct {
+	said   []netip.Addr
+	homes  homes
+	astray astray
+}
+
 // mostHomes and mostSaid bound those of a family, for some networks give another each day.
 const mostHomes, mostSaid = 8, 4
 

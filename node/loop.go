@@ -108,9 +108,7 @@ func (l *loop) run(ctx context.Context) error {
 	wake := l.parts.Source.Wake()
 	defer l.parts.Source.Forget(wake)
 	pods, ips, looks := l.podCIDRs.Wake(), l.nodeIPs.Wake(), l.envoy.Wake()
-	defer l.podCIDRs.Forget(pods)
-	defer l.nodeIPs.Forget(ips)
-	defer l.envoy.Forget(looks)
+	defer l.forget(pods, ips, looks)
 	l.watchLinks(ctx)
 	defer l.awaitWatch()
 	if l.cfg.CloseOnMove {
@@ -161,6 +159,12 @@ func (l *loop) run(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+func (l *loop) forget(pods, ips, looks <-chan struct{}) {
+	l.podCIDRs.Forget(pods)
+	l.nodeIPs.Forget(ips)
+	l.envoy.Forget(looks)
 }
 
 func (l *loop) stopTimers() {
