@@ -21,7 +21,6 @@ type Capture struct {
 	journal *Journal
 	pods    []netip.Prefix
 	ranges  []netip.Prefix // guarded besides those of views
-	ips     capture.IPs    // by which the node is known
 
 	installed, found, synced bool
 	outdated                 bool       // rules of a run before are in force as they were found
@@ -37,6 +36,7 @@ type Capture struct {
 	mu    sync.Mutex
 	fails map[string]error // method -> error, once
 	conns []Conn
+	ips   capture.IPs // by which the node is known
 }
 
 // NewCapture makes a Capture of a kernel; nothing is written yet.

@@ -18,14 +18,24 @@ func (c *Capture) SetServiceCIDRs(list []netip.Prefix) error {
 
 // RememberIPs implements node.Rules.
 func (c *Capture) RememberIPs(before capture.IPs) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.ips.Said, c.ips.Homes = slices.Concat(c.ips.Said, before.Said), slices.Concat(before.Homes, c.ips.Homes)
 }
 
 // SayIPs implements node.Rules. What was said before is forgotten.
-func (c *Capture) SayIPs(now []netip.Addr) { c.ips.Said = slices.Clone(now) }
+func (c *Capture) SayIPs(now []netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ips.Said = slices.Clone(now)
+}
 
-// IPs implements node.Rules.
-func (c *Capture) IPs() capture.IPs { return c.ips }
+// IPs implements node.Rules. Tests ask, and know addresses, beside the owner.
+func (c *Capture) IPs() capture.IPs {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ips
+}
 
 // SetPodCIDRs implements node.Rules.
 func (c *Capture) SetPodCIDRs(list []netip.Prefix) error {
