@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/links"
@@ -18,9 +19,10 @@ import (
 type nodeNetwork struct {
 	addresses func(link int) ([]netip.Addr, error) // 0: of all links
 	defaults  func(ipv6 bool) ([]routing.Default, error)
+	young     func() bool // it has just booted
 }
 
-var thisNode = nodeNetwork{addresses: links.Addresses, defaults: routing.Defaults}
+var thisNode = nodeNetwork{addresses: links.Addresses, defaults: routing.Defaults, young: isYoung}
 
 // followAddresses serves node ports at the addresses that the node has now. Where
 // these come and go all the time it adds those that were told, and leaves none.
@@ -34,15 +36,15 @@ func (c *Capture) followAddresses() error {
 		all = slices.Concat(all, k.ports, k.own)
 	}
 	if len(chosen.NodeIPs) == 0 {
-		own, err := of.primaries(k.homes, all)
+		own, err := of.primaries(k, all)
 		if err != nil && !errors.Is(err, dump.ErrTorn) {
 			return fmt.Errorf("where node ports are served: %w", err)
 		}
 		if torn = cmp.Or(torn, err); torn != nil && len(k.own) > 0 {
 			own = k.own
 		}
-		for _, ip := range own {
-			if torn == nil { // for another may be the one
+		if torn == nil && !of.young() { // else another may be the one
+			for _, ip := range own {
 				k.homes.add(ip)
 			}
 		}
@@ -55,6 +57,7 @@ func (c *Capture) followAddresses() error {
 	if torn != nil {
 		return fmt.Errorf("where node ports are served: %w", torn)
 	}
+	c.judgeHomes(all, time.Now())
 	return nil
 }
 
@@ -64,7 +67,6 @@ func (c *Capture) findAddresses() error {
 	if c.kernel == nil {
 		return nil
 	}
-	c.findHomes()
 	err := c.followAddresses()
 	if errors.Is(err, dump.ErrTorn) {
 		c.sayLater(err) // and the next Repair looks again
@@ -80,14 +82,20 @@ func (k *kernelPath) replan(cfg plan.Config) {
 	k.planner, k.held = k.planner.With(cfg, k.ports), unsure
 }
 
-// primaries are the node's own addresses, one a family: those by which its default routes
-// leave, which a kubelet takes that was given none. Who dials node ports knows them, and no
-// route that goes with an uplink, or comes, changes that: one that was stays while the node
-// has it, and is again when it is back.
-func (of nodeNetwork) primaries(were homes, all []netip.Addr) (own []netip.Addr, torn error) {
+// primaries are the addresses by which the node is known: of each family those that its Node has,
+// or had, as InternalIPs and that the node has. Where it has none, the one by which its default
+// route leaves, which a kubelet takes that was given none. Who dials node ports knows them, and no
+// route that goes with an uplink, or comes, changes that: one that was stays while the node has
+// it, and is again when it is back.
+func (of nodeNetwork) primaries(k *kernelPath, all []netip.Addr) (own []netip.Addr, torn error) {
 	for _, ipv6 := range []bool{false, true} {
-		if i := slices.IndexFunc(were[ipv6], func(ip netip.Addr) bool { return slices.Contains(all, ip) }); i >= 0 {
-			own = append(own, were[ipv6][i])
+		has := func(ip netip.Addr) bool { return ip.Is6() == ipv6 && slices.Contains(all, ip) }
+		if slices.ContainsFunc(k.said, has) {
+			own = append(own, slices.DeleteFunc(slices.Clone(k.said), func(ip netip.Addr) bool { return !has(ip) })...)
+			continue
+		}
+		if i := slices.IndexFunc(k.homes[ipv6], has); i >= 0 {
+			own = append(own, k.homes[ipv6][i])
 			continue
 		}
 		ip, err := of.primary(ipv6)
@@ -95,6 +103,9 @@ func (of nodeNetwork) primaries(were homes, all []netip.Addr) (own []netip.Addr,
 			return nil, err
 		}
 		torn = cmp.Or(torn, err)
+		if i := slices.IndexFunc(k.own, has); !ip.IsValid() && i >= 0 { // of a node that is young
+			ip = k.own[i]
+		}
 		if ip.IsValid() {
 			own = append(own, ip)
 		}

@@ -49,40 +49,6 @@ func TestPrimaries(t *testing.T) {
 	expect("the address is back", "[192.0.2.1 2001:db8::1]")
 }
 
-// What a run before served at an address that the node has is served there by the next, whichever
-// uplink is away as it starts: node ports, and not what has an address of its own.
-func TestPrimariesOfARunBefore(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		served []string // of the run before, on port 30080
-		want   string
-	}{
-		"node ports":                        {[]string{"192.0.2.1:30080", "192.0.2.1:30081", "10.99.0.7:30080", "[2001:db8::1]:30080"}, "[192.0.2.1 2001:db8::1]"},
-		"of both uplinks":                   {[]string{"192.0.2.1:30080", "10.99.0.1:30080"}, "[10.99.0.1 2001:db8::1]"},
-		"an address that is gone":           {[]string{"192.0.2.77:30080"}, "[10.99.0.1 2001:db8::1]"},
-		"an external address of the node's": {[]string{"192.0.2.1:80"}, "[10.99.0.1 2001:db8::1]"},
-		"none":                              {nil, "[10.99.0.1 2001:db8::1]"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg := kernelConfig()
-			l := newKernelLab(t, cfg)
-			var list []plan.KernelFrontend
-			for _, f := range tc.served {
-				list = append(list, plan.KernelFrontend{Frontend: tcp(f), Tiers: tiers(tcp(f).Addr.Is6(), "b"), Outside: &plan.KernelOutside{}})
-			}
-			l.put(t, list...)
-			l.flows.stop()
-			must(t, netlink.RouteAdd(&netlink.Route{Gw: parse(t, "10.99.0.2/32").IP, Priority: 100}))
-			must(t, netlink.RouteDel(&netlink.Route{Gw: parse(t, "192.0.2.9/32").IP}))
-			cfg.Kernel = &plan.Kernel{}
-			if got := fmt.Sprint(starting(t, cfg, l.host).kernel.ports); got != tc.want {
-				t.Errorf("node ports are served at %s, want %s", got, tc.want)
-			}
-		})
-	}
-}
-
 // What is chosen of a torn list does not stay: the one that it should be may be missing there.
 func TestPrimariesOfATornListAreFoundAgain(t *testing.T) {
 	t.Parallel()
@@ -111,21 +77,6 @@ func TestPrimariesOfATornListAreFoundAgain(t *testing.T) {
 	}
 }
 
-// Of those that were, the oldest are forgotten, and none of the other family for it.
-func TestHomesAreBounded(t *testing.T) {
-	t.Parallel()
-	were, ip := homes{}, netip.MustParseAddr("2001:db8::1")
-	were.add(netip.MustParseAddr("192.0.2.1"))
-	for range 3 * mostHomes {
-		were.add(ip)
-		were.add(ip)
-		ip = ip.Next()
-	}
-	if got := were[true]; len(got) != mostHomes || got[mostHomes-1] != ip.Prev() || len(were[false]) != 1 {
-		t.Errorf("%v", were)
-	}
-}
-
 // torn is a node whose lists are torn while on says so.
 func torn(of nodeNetwork, on *bool) nodeNetwork {
 	tear := func(err error) error {
@@ -135,6 +86,7 @@ func torn(of nodeNetwork, on *bool) nodeNetwork {
 		return err
 	}
 	return nodeNetwork{
+		young: of.young,
 		addresses: func(link int) ([]netip.Addr, error) {
 			list, err := of.addresses(link)
 			return list, tear(err)
@@ -200,6 +152,7 @@ func TestAddressesAreReadOnce(t *testing.T) {
 	asked := map[string]int{}
 	of := c.node
 	c.node = nodeNetwork{
+		young: of.young,
 		addresses: func(link int) ([]netip.Addr, error) {
 			asked[fmt.Sprint("link ", link)]++
 			return of.addresses(link)

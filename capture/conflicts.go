@@ -51,6 +51,8 @@ const (
 	KernelPace FindingKind = "kernel-pace"
 	// KernelLook: what the kernel path follows beside its rules cannot be looked at; reported.
 	KernelLook FindingKind = "kernel-look"
+	// NodePortHome: node ports are served elsewhere than the default route leaves; reported.
+	NodePortHome FindingKind = "node-port-home"
 	// EnvoyPorts: somebody else listens where Envoy has to; reported.
 	EnvoyPorts FindingKind = "envoy-ports"
 )

@@ -24,9 +24,9 @@ type kernelPath struct {
 	table   *kernelTable
 	planner *plan.KernelPlanner
 	pace    *plan.Pace
-	ports   []netip.Addr                    // at which node ports are served
-	own     []netip.Addr                    // the node's primary addresses
-	homes   homes                           // which were
+	ports   []netip.Addr // at which node ports are served
+	own     []netip.Addr // the node's primary addresses
+	knownBy
 	view    *topology.View                  // that the planner has; nil before the first
 	held    state                           // how the kernel's elements stand to the planner's
 	goal    state                           // unsure before the first view
@@ -46,7 +46,7 @@ func newKernelPath(cfg plan.Config, flows *flows) *kernelPath {
 	if cfg.Kernel == nil {
 		return nil
 	}
-	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil), pace: plan.NewPace(), homes: homes{}, udp: plan.UDPServing{}, moving: map[topology.Frontend]time.Time{}, flows: flows}
+	return &kernelPath{table: newKernelTable(cfg), planner: plan.NewKernelPlanner(cfg, nil), pace: plan.NewPace(), knownBy: knownBy{homes: homes{}}, udp: plan.UDPServing{}, moving: map[topology.Frontend]time.Time{}, flows: flows}
 }
 
 // kernelFound reports whether a run before has left what the kernel path needs.

@@ -75,11 +75,15 @@ func (f *flows) tell(udp plan.UDPServing) {
 }
 
 // again begins anew after a look that failed, and returns why it did; nil where conntrack
-// cannot be asked, which is reported.
+// cannot be asked, which is reported. Where nothing is left to look for, none has failed.
 func (f *flows) again() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil && !time.Now().Before(f.rest) {
+		if f.looking == nil && f.nothing() {
+			f.err = nil
+			f.report(nil)
+		}
 		f.start()
 	}
 	if errors.Is(f.err, errNoConntrack) {

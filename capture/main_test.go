@@ -30,6 +30,8 @@ import (
 func TestMain(m *testing.M) {
 	testkit.Namespaced(func() int {
 		flag.Parse()
+		// Whenever this machine booted.
+		thisNode.young = func() bool { return false }
 		if flag.Lookup("test.parallel").Value.String() == fmt.Sprint(runtime.GOMAXPROCS(0)) { // nobody chose
 			// Each has networks of its own, and waits for the kernel more than for a core.
 			_ = flag.Set("test.parallel", "8")

@@ -26,6 +26,23 @@ func PodCIDRs(n *corev1.NodeSpec) []netip.Prefix {
 	return ranges(n.PodCIDRs)
 }
 
+// OwnNode is what the agent of a node has to know of its Node, and no snapshot has.
+type OwnNode struct {
+	PodCIDRs []netip.Prefix
+	IPs      []netip.Addr // by which the cluster knows it
+}
+
+// OwnNodeOf converts a Node.
+func OwnNodeOf(n *corev1.Node) OwnNode {
+	own := OwnNode{PodCIDRs: PodCIDRs(&n.Spec)}
+	for _, a := range n.Status.Addresses {
+		if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
+			own.IPs = append(own.IPs, ip.Unmap())
+		}
+	}
+	return own
+}
+
 // ServiceCIDR converts the ranges of a ServiceCIDR object.
 func ServiceCIDR(c *networkingv1.ServiceCIDR) []netip.Prefix { return ranges(c.Spec.CIDRs) }
 

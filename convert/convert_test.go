@@ -447,6 +447,20 @@ func TestServiceCIDR(t *testing.T) {
 	}
 }
 
+// By which addresses a Node is known are its InternalIPs, in its order.
+func TestOwnNode(t *testing.T) {
+	n := corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+		{Type: corev1.NodeExternalIP, Address: "203.0.113.1"},
+		{Type: corev1.NodeInternalIP, Address: "::ffff:192.0.2.1"},
+		{Type: corev1.NodeHostName, Address: "192.0.2.9"},
+		{Type: corev1.NodeInternalIP, Address: "a-1"},
+		{Type: corev1.NodeInternalIP, Address: "2001:db8::1"},
+	}}}
+	if got := fmt.Sprint(OwnNodeOf(&n)); got != "{[] [192.0.2.1 2001:db8::1]}" {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestPodCIDRs(t *testing.T) {
 	for want, spec := range map[string]corev1.NodeSpec{
 		"[]":                          {},

@@ -224,15 +224,15 @@ func hostIP(server string) (netip.Addr, bool) {
 	return ip.Unmap(), err == nil
 }
 
-// PodCIDRs asks for the ranges of a node's pods.
-func (c *Client) PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, error) {
+// OwnNode asks for what an agent has to know of its node.
+func (c *Client) OwnNode(ctx context.Context, node string) (convert.OwnNode, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	n, err := c.Typed.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("get node %s: %w", node, err)
+		return convert.OwnNode{}, fmt.Errorf("get node %s: %w", node, err)
 	}
-	return convert.PodCIDRs(&n.Spec), nil
+	return convert.OwnNodeOf(n), nil
 }
 
 // Answers asks the API server for its version, which it has at hand: whether it is there. Behind

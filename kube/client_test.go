@@ -95,18 +95,18 @@ func TestInterfacesShareTheRate(t *testing.T) {
 	}
 }
 
-func TestPodCIDRs(t *testing.T) {
+func TestOwnNode(t *testing.T) {
 	s := apitest.New(t)
 	c := s.Client(t)
-	s.Put(t, `{apiVersion: v1, kind: Node, metadata: {name: good}, spec: {podCIDRs: [10.244.1.5/24, 'fd00:1::/64']}}`)
+	s.Put(t, `{apiVersion: v1, kind: Node, metadata: {name: good}, spec: {podCIDRs: [10.244.1.5/24, 'fd00:1::/64']}, status: {addresses: [{type: Hostname, address: good}, {type: InternalIP, address: 192.0.2.1}]}}`)
 	s.Put(t, `{apiVersion: v1, kind: Node, metadata: {name: older}, spec: {podCIDR: 10.244.2.0/24}}`)
-	if got, err := c.PodCIDRs(t.Context(), "good"); err != nil || fmt.Sprint(got) != "[10.244.1.0/24 fd00:1::/64]" {
+	if got, err := c.OwnNode(t.Context(), "good"); err != nil || fmt.Sprint(got) != "{[10.244.1.0/24 fd00:1::/64] [192.0.2.1]}" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if got, err := c.PodCIDRs(t.Context(), "older"); err != nil || fmt.Sprint(got) != "[10.244.2.0/24]" {
+	if got, err := c.OwnNode(t.Context(), "older"); err != nil || fmt.Sprint(got) != "{[10.244.2.0/24] []}" {
 		t.Errorf("in the older field: %v, %v", got, err)
 	}
-	if _, err := c.PodCIDRs(t.Context(), "none"); err == nil || !strings.Contains(err.Error(), "get node none") {
+	if _, err := c.OwnNode(t.Context(), "none"); err == nil || !strings.Contains(err.Error(), "get node none") {
 		t.Errorf("of no Node: %v", err)
 	}
 }

@@ -38,6 +38,8 @@ type Agent struct {
 	demand       *preload.Demand              // from Envoy's streams to the loop
 	reports      *reports                     // from the loop to who asks for nodes, and back
 	podCIDRs     latest.Value[[]netip.Prefix] // the own Node's: of who asks for it, and until then what the start or the loop has from disk
+	nodeIPs      latest.Value[[]netip.Addr]   // the own Node's, of who asks for it to the loop
+	answeredOwn  atomic.Bool                  // the own Node was asked for, and there was an answer
 	ownNode      chan struct{}                // one slot: from the loop to who asks for the own Node
 	inspection   chan struct{}                // one slot: the node is to be looked at again
 	answered     atomic.Pointer[time.Time]    // when the API server last gave a sign of life that was asked for

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/node/hold"
@@ -156,6 +157,7 @@ func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 // useLate serves and holds by a last good state that came late.
 func (l *loop) useLate() {
 	l.log.Info("the disk gave the last good state", obs.KeyServices, l.restored.Snapshot.Services.Len())
+	l.capture.RememberIPs(capture.IPs{Said: l.restored.NodeIPs, Homes: l.restored.Homes})
 	l.restoreUsed()
 	l.takePolicies()
 	if l.live && len(l.cidrs.wrong) > 0 {

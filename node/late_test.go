@@ -167,7 +167,7 @@ func TestPodCIDRsThatComeLate(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			begin := make(chan struct{})
 			go func() { <-begin; l.knowPods(kept) }()
-			go func() { <-begin; _ = l.followPodCIDRs(ctx) }()
+			go func() { <-begin; _ = l.followOwnNode(ctx) }()
 			close(begin)
 			synctest.Wait()
 			if got, _ := l.podCIDRs.Get(); !slices.Equal(got, now) {

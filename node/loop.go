@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/quiet"
 	"github.com/gridmesh/gridmesh/node/guard"
@@ -28,6 +29,7 @@ type loop struct {
 	restored  *source.State  // the last good state; nil for none
 	unread    unread         // what the disk has not given yet
 	pods      []netip.Prefix // this node's pod CIDRs
+	ips       capture.IPs    // by which it is known
 	viewer    *topology.Viewer
 	catalogs  *render.Cataloger
 	problems  report.ProblemIndex
@@ -86,7 +88,7 @@ type lines struct {
 
 func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
 	l := &loop{
-		Agent: a, capture: a.parts.Capture, restored: st, pods: pods, catalog: &render.Catalog{},
+		Agent: a, capture: a.parts.Capture, restored: st, pods: pods, ips: a.parts.Capture.IPs(), catalog: &render.Catalog{},
 		catalogs: render.NewCataloger(a.cfg.Render, a.cfg.PreloadMax),
 		saver:    statedir.NewSaver(a.cfg.statePath()),
 		used:     preload.NewUsed(), balancers: newBalancers(a.cfg),
@@ -105,9 +107,8 @@ func (l *loop) run(ctx context.Context) error {
 	l.restore(ctx)
 	wake := l.parts.Source.Wake()
 	defer l.parts.Source.Forget(wake)
-	pods, looks := l.podCIDRs.Wake(), l.envoy.Wake()
-	defer l.podCIDRs.Forget(pods)
-	defer l.envoy.Forget(looks)
+	pods, ips, looks := l.podCIDRs.Wake(), l.nodeIPs.Wake(), l.envoy.Wake()
+	defer l.forget(pods, ips, looks)
 	l.watchLinks(ctx)
 	defer l.awaitWatch()
 	if l.cfg.CloseOnMove {
@@ -126,6 +127,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.linked(ctx, open)
 		case <-pods:
 			l.setPods()
+		case <-ips:
+			l.setIPs()
 		case <-looks:
 			l.noteUse()
 		case <-l.paths:
@@ -156,6 +159,12 @@ func (l *loop) run(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+func (l *loop) forget(pods, ips, looks <-chan struct{}) {
+	l.podCIDRs.Forget(pods)
+	l.nodeIPs.Forget(ips)
+	l.envoy.Forget(looks)
 }
 
 func (l *loop) stopTimers() {
@@ -330,6 +339,7 @@ func (l *loop) repair() {
 		l.metrics.repairs.Inc()
 	}
 	l.setPods()
+	l.noteIPs()
 	switch {
 	case l.failure != nil:
 		l.apply(l.snap)

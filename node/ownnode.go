@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/convert"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/quiet"
 	"github.com/gridmesh/gridmesh/node/guard"
@@ -39,16 +39,20 @@ const podlessFor = 30 * time.Second
 // podless is since when the own Node says of no pods which addresses they have; zero where it does.
 type podless struct{ since time.Time }
 
-// finding takes whether it is so, and is what is to be told.
-func (p *podless) finding(now time.Time, is bool) []capture.Finding {
+// finding takes whether it is so, and whether the Node was ever asked for with an answer, and
+// is what is to be told.
+func (p *podless) finding(now time.Time, is, answered bool) []capture.Finding {
 	switch {
 	case !is:
 		p.since = time.Time{}
 	case p.since.IsZero():
 		p.since = now
 	case now.Sub(p.since) >= podlessFor:
-		return []capture.Finding{{Kind: noPods, Text: "nobody says which podCIDRs the own Node has, and --pod-cidr gives none: this node's pods are told from others by nothing, endpoints see them as the node, and on a bridge they may not reach Services by Envoy; " +
-			"see that the controller manager gives its Node some (--allocate-node-cidrs); docs/install.md has what an IPAM of the network's own comes to"}}
+		why, cure := "the own Node has no podCIDRs", "see that the controller manager gives its Node some (--allocate-node-cidrs); docs/install.md has what an IPAM of the network's own comes to"
+		if !answered {
+			why, cure = "the own Node cannot be asked for its podCIDRs", "the agent's log has the error: see that it may get nodes (docs/security.md)"
+		}
+		return []capture.Finding{{Kind: noPods, Text: why + ", and --pod-cidr gives none: this node's pods are told from others by nothing, endpoints see them as the node, and on a bridge they may not reach Services by Envoy; " + cure}}
 	}
 	return nil
 }
@@ -77,32 +81,61 @@ func (a *Agent) asksPods() bool {
 	return len(a.cfg.PodCIDRs) == 0 && (a.parts.Cluster != nil || a.parts.PodCIDRs != nil)
 }
 
-// followPodCIDRs keeps the pod CIDRs in line with the own Node.
-func (a *Agent) followPodCIDRs(ctx context.Context) error {
+// followOwnNode keeps the pod CIDRs, and the addresses by which the node is known, in line with
+// the own Node.
+func (a *Agent) followOwnNode(ctx context.Context) error {
 	var read <-chan struct{} // of manifests; an API server is asked
-	ask := func(_ context.Context, node string) ([]netip.Prefix, error) { return a.parts.PodCIDRs(node), nil }
+	ask := func(_ context.Context, node string) (convert.OwnNode, error) {
+		return convert.OwnNode{PodCIDRs: a.parts.PodCIDRs(node)}, nil
+	}
 	if a.parts.Cluster != nil {
-		ask = a.parts.Cluster.PodCIDRs
+		ask = a.parts.Cluster.OwnNode
 	} else {
 		read = a.parts.Source.Wake()
 		defer a.parts.Source.Forget(read)
 	}
 	var said untold
 	for wait := time.Duration(0); a.mayAsk(ctx, wait, read); {
-		list, err := ask(ctx, a.cfg.Node)
+		own, err := ask(ctx, a.cfg.Node)
 		wait = jitter(podCIDRsSoon)
+		if err == nil {
+			a.answeredOwn.Store(true)
+			if was, _ := a.nodeIPs.Get(); !slices.Equal(own.IPs, was) {
+				a.nodeIPs.Publish(own.IPs)
+			}
+		}
+		list := own.PodCIDRs
 		known, ok := a.podCIDRs.Get()
 		switch {
+		case err == nil && !a.asksPods():
+			wait = jitter(podCIDRsEvery)
 		case err == nil && len(list) > 0:
 			wait, said = jitter(podCIDRsEvery), said.told()
 			if !ok || !slices.Equal(list, known) {
 				a.podCIDRs.Publish(list)
 			}
-		case ctx.Err() == nil:
+		case ctx.Err() == nil && a.asksPods():
 			said.say(a, ok, err)
 		}
 	}
 	return nil
+}
+
+// setIPs takes the addresses that the own Node has.
+func (l *loop) setIPs() {
+	if list, ok := l.nodeIPs.Get(); ok {
+		l.capture.SayIPs(list)
+		l.repair()
+	}
+}
+
+// noteIPs has it kept by which addresses the node is known, where it is by others.
+func (l *loop) noteIPs() {
+	if is := l.capture.IPs(); !is.Equal(l.ips) {
+		l.ips = is
+		l.log.Info("the node is known by other addresses: node ports are served at those of them that it has", obs.KeyIPs, slices.Concat(is.Said, is.Homes))
+		l.changed()
+	}
 }
 
 // untold is what was said of an own Node that does not say which pod CIDRs it has.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/convert"
 	"github.com/gridmesh/gridmesh/node/envoy"
 	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
@@ -110,6 +111,12 @@ type Rules interface {
 	// SetPodCIDRs takes the ranges of this node's pods. Before Install it
 	// writes nothing; afterwards the rules follow at once.
 	SetPodCIDRs(list []netip.Prefix) error
+	// RememberIPs takes by which addresses a run before knew the node, and SayIPs those that its
+	// Node has now: where node ports are served, by the next Repair once installed. IPs are what
+	// is known. Without a kernel path they do nothing.
+	RememberIPs(before capture.IPs)
+	SayIPs(now []netip.Addr)
+	IPs() capture.IPs
 	// Install puts the guard over the given ranges in force. What a run
 	// before left in force stays until the first Extend; what it knew of pods
 	// until their ranges are known, or Repair writes the rules anew without.
@@ -164,8 +171,8 @@ type XDS interface {
 // Cluster is the API server, as far as a node asks it anything but snapshots.
 type Cluster interface {
 	Events
-	// PodCIDRs returns a node's spec.podCIDRs. It waits a few seconds at most.
-	PodCIDRs(ctx context.Context, node string) ([]netip.Prefix, error)
+	// OwnNode returns what is to be known of a node's Node. It waits a few seconds at most.
+	OwnNode(ctx context.Context, node string) (convert.OwnNode, error)
 	// FollowLeaving tells, until ctx ends, whether a Node is about to go: first when that is
 	// known, and then whenever it may be another. It does not tell of one that is gone.
 	FollowLeaving(ctx context.Context, node string, tell func(leaving bool)) error

@@ -14,7 +14,7 @@ func TestPodless(t *testing.T) {
 		is    bool
 		told  int
 	}{{0, true, 0}, {podlessFor - 1, true, 0}, {podlessFor, true, 1}, {time.Hour, true, 1}, {time.Hour, false, 0}, {2 * time.Hour, true, 0}, {2*time.Hour + podlessFor, true, 1}} {
-		if got := p.finding(now.Add(tc.after), tc.is); len(got) != tc.told {
+		if got := p.finding(now.Add(tc.after), tc.is, true); len(got) != tc.told {
 			t.Errorf("after %s, without them %t: told is %v", tc.after, tc.is, got)
 		}
 	}

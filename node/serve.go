@@ -72,8 +72,8 @@ func (a *Agent) members(l *loop) []member {
 	if a.ports != nil {
 		list = append(list, member{"health check ports", a.ports.Run})
 	}
-	if a.asksPods() {
-		list = append(list, member{"own node", a.followPodCIDRs})
+	if a.asksPods() || a.parts.Cluster != nil {
+		list = append(list, member{"own node", a.followOwnNode})
 	}
 	if a.parts.Envoy != nil {
 		list = append(list, member{"envoy", a.followEnvoy})

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/guard"
@@ -174,6 +175,7 @@ func (a *Agent) guard(pods []netip.Prefix, st *source.State) error {
 	var known []netip.Prefix
 	if st != nil {
 		known = st.Snapshot.ServiceCIDRs
+		a.parts.Capture.RememberIPs(capture.IPs{Said: st.NodeIPs, Homes: st.Homes})
 	}
 	list := guard.Merge(a.ranges, known)
 	if err := a.parts.Capture.Install(list); err != nil {

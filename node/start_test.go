@@ -59,7 +59,7 @@ func TestGuardComesBeforeAnythingThatWaits(t *testing.T) {
 		}
 		did := r.journal.Take()
 		slices.Sort(did[min(3, len(did)):]) // of goroutines
-		if want := []string{"SetPodCIDRs", "Install", "Tune", "ask pod CIDRs", "ask policies"}; !slices.Equal(did, want) {
+		if want := []string{"SetPodCIDRs", "Install", "Tune", "ask own Node", "ask policies"}; !slices.Equal(did, want) {
 			t.Errorf("start: %v, want %v", did, want)
 		}
 		if rules, _ := r.kernel.InForce(); !slices.Equal(rules.Guard, []netip.Prefix{serviceRange}) {

@@ -78,6 +78,7 @@ func (l *loop) save() {
 		}
 		return l.viewer.Own(s)
 	}
+	ips := l.capture.IPs()
 	st := &source.State{
 		Snapshot: source.Subset(l.snap, l.cfg.Node, keep),
 		Used:     slices.Concat(l.catalogs.Listening(), l.used.Lasting()),
@@ -85,6 +86,8 @@ func (l *loop) save() {
 		Node:     l.cfg.Node,
 		Policies: l.policed,
 		Ranges:   l.noteRanges(),
+		NodeIPs:  ips.Said,
+		Homes:    ips.Homes,
 	}
 	l.saver.Write(st)
 }

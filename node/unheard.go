@@ -50,7 +50,7 @@ func (l *loop) clock() {
 
 // judgeWatches notes what watches of the API server keep to themselves, and why nobody can be asked.
 func (l *loop) judgeWatches() {
-	list := append(l.misconfigured(), l.podless.finding(time.Now(), l.live && l.asksPods() && len(l.pods) == 0 && l.view != nil && l.view.Viewpoint.Known)...)
+	list := append(l.misconfigured(), l.podless.finding(time.Now(), l.live && l.asksPods() && len(l.pods) == 0 && l.view != nil && l.view.Viewpoint.Known, l.answeredOwn.Load())...)
 	if l.parts.Cluster != nil {
 		list = append(list, l.unspoken()...)
 	}

@@ -59,6 +59,9 @@ type Record struct {
 	Policies *bool `cbor:"14,keyasint,omitempty"`
 	// Ranges are those of the flags that were guarded (state file only).
 	Ranges *[]netip.Prefix `cbor:"16,keyasint,omitempty"`
+	// NodeIPs are those by which the own Node said that it is known, Homes those of its default routes (state file only).
+	NodeIPs *[]netip.Addr `cbor:"17,keyasint,omitempty"`
+	Homes   *[]netip.Addr `cbor:"18,keyasint,omitempty"`
 	// Dead are the nodes that count as voted dead from here on (socket only).
 	Dead *[]string `cbor:"15,keyasint,omitempty"`
 	// Sync ends a state: the records before it are one whole.

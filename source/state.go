@@ -23,6 +23,9 @@ type State struct {
 	Policies *bool          // the cluster had NetworkPolicies; nil where nobody said
 	// Ranges are those of --service-cidr that were guarded; nil in a file of before.
 	Ranges *[]netip.Prefix
+	// NodeIPs are those by which the own Node said that it is known, Homes those by which its
+	// default routes left, as capture.IPs has them.
+	NodeIPs, Homes []netip.Addr
 }
 
 // StateFile is the name of the state file in an agent's --state-dir.
@@ -131,6 +134,10 @@ func DecodeState(data []byte) (*State, error) {
 			st.Policies = r.Policies
 		case r.Ranges != nil:
 			st.Ranges = r.Ranges
+		case r.NodeIPs != nil:
+			st.NodeIPs = *r.NodeIPs
+		case r.Homes != nil:
+			st.Homes = *r.Homes
 		case r.Of != nil:
 			st.Node = *r.Of
 		default:
@@ -156,28 +163,8 @@ func EncodeState(st *State) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(st.Used) > 0 {
-		if err := e.Encode(Record{Used: &st.Used}); err != nil {
-			return nil, err
-		}
-	}
-	if len(st.PodCIDRs) > 0 {
-		if err := e.Encode(Record{PodCIDRs: &st.PodCIDRs}); err != nil {
-			return nil, err
-		}
-	}
-	if st.Node != "" {
-		if err := e.Encode(Record{Of: &st.Node}); err != nil {
-			return nil, err
-		}
-	}
-	if st.Policies != nil {
-		if err := e.Encode(Record{Policies: st.Policies}); err != nil {
-			return nil, err
-		}
-	}
-	if st.Ranges != nil {
-		if err := e.Encode(Record{Ranges: st.Ranges}); err != nil {
+	for _, r := range st.records() {
+		if err := e.Encode(r); err != nil {
 			return nil, err
 		}
 	}
@@ -188,6 +175,32 @@ func EncodeState(st *State) ([]byte, error) {
 		return nil, err
 	}
 	return buf.Bytes(), nil
+}
+
+// records are what is said of a state besides its snapshot.
+func (st *State) records() (list []Record) {
+	if len(st.Used) > 0 {
+		list = append(list, Record{Used: &st.Used})
+	}
+	if len(st.PodCIDRs) > 0 {
+		list = append(list, Record{PodCIDRs: &st.PodCIDRs})
+	}
+	if len(st.NodeIPs) > 0 {
+		list = append(list, Record{NodeIPs: &st.NodeIPs})
+	}
+	if len(st.Homes) > 0 {
+		list = append(list, Record{Homes: &st.Homes})
+	}
+	if st.Node != "" {
+		list = append(list, Record{Of: &st.Node})
+	}
+	if st.Policies != nil {
+		list = append(list, Record{Policies: st.Policies})
+	}
+	if st.Ranges != nil {
+		list = append(list, Record{Ranges: st.Ranges})
+	}
+	return list
 }
 
 // Keeper writes a state file when its content changed. It has one owner, which

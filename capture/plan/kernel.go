@@ -11,8 +11,8 @@ import (
 
 // Kernel is what the operator chose for the kernel path of one node.
 type Kernel struct {
-	// NodeIPs are the node's primary addresses, at most one a family: node
-	// ports are served there. Empty: those by which its default routes leave at the start.
+	// NodeIPs are the node's primary addresses: node ports are served there. Empty:
+	// those by which it is known, or its default routes leave.
 	NodeIPs []netip.Addr
 	// NodePortAddresses are ranges: node ports are served at the node's
 	// addresses within them instead. Empty: primary.

@@ -15,8 +15,8 @@ type UDPFlow struct {
 // new flows, and those that may keep what they have.
 type UDPServing map[netip.AddrPort][]netip.AddrPort
 
-// Anybody among those that serve is whoever answers, but who is dialled: of such a frontend only
-// flows that are not translated are stale.
+// Anybody alone in the place of those that serve is whoever answers, but who is dialled: of such a
+// frontend only flows that are not translated are stale.
 var Anybody netip.AddrPort
 
 // Stale reports whether conntrack is to forget a flow: it is to a frontend that has
@@ -24,7 +24,7 @@ var Anybody netip.AddrPort
 // change of tiers or of policy while its endpoint serves.
 func (s UDPServing) Stale(flow UDPFlow) bool {
 	serving := s[flow.Dialled]
-	if slices.Contains(serving, Anybody) {
+	if len(serving) == 1 && serving[0] == Anybody { // a look asks this of each flow of the node
 		return flow.Answerer == flow.Dialled
 	}
 	return len(serving) > 0 && !slices.Contains(serving, flow.Answerer)

@@ -84,7 +84,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.IntVar(&c.clientConnections, "client-connections", 0, "most TCP connections that one client address may hold through Envoy; 0 for a quarter of what --envoy-heap-limit lets Envoy take")
 	f.StringVar(&c.keysReading, "topology-keys", c.keysReading, "reading of several topologyKeys: ordered, or union as SuperEdge's")
 	f.StringVar(&c.datapath, "datapath", c.datapath, "what serves connections: auto, Envoy for TCP of Services with topologyKeys and the kernel for the rest, and for all while Envoy is absent; kernel alone; or envoy alone, ClusterIPs and nothing else")
-	f.StringSliceVar(&c.nodePorts, "nodeport-addresses", nil, "not with --datapath envoy: ranges of this node's addresses at which node ports are served, or primary (default: primary, those by which its default routes leave)")
+	f.StringSliceVar(&c.nodePorts, "nodeport-addresses", nil, "not with --datapath envoy: ranges of this node's addresses at which node ports are served, or primary (default: primary, the InternalIPs of its Node)")
 	f.StringVar(&c.bridgeNF, "bridge-netfilter", c.bridgeNF, "bridge-nf-call-iptables where pods hang on a bridge: clear sets it to 0, keep leaves it and redirects instead")
 	f.BoolVar(&n.CloseOnMove, "close-on-move", false, "close open TCP connections through Envoy to endpoints that a Service's topologyKeys no longer allow, after a node or a Service changed; those by the kernel live on")
 	f.StringVar(&n.HostsFile, "hosts-file", "", "keep the names {set}-{i} of StatefulSetGrids of this unit in this hosts file, for a DNS server of your own")

@@ -68,7 +68,8 @@ func (in *input) ownPods(ctx context.Context, cfg *plan.Config) []netip.Prefix {
 		if client, err := in.connect(); err == nil {
 			ctx, cancel := context.WithTimeout(ctx, in.timeout)
 			defer cancel()
-			s.podCIDRs, _ = client.PodCIDRs(ctx, in.node) // a range that nobody knows overlaps none
+			own, _ := client.OwnNode(ctx, in.node) // a range that nobody knows overlaps none
+			s.podCIDRs = own.PodCIDRs
 		}
 	case in.origin == fromDisk && in.another(ctx) == "":
 		return in.kept.PodCIDRs

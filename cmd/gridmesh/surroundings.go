@@ -137,9 +137,11 @@ func (s *surroundings) fromCluster(ctx context.Context, in *input) error {
 	if err != nil {
 		return err
 	}
-	if s.podCIDRs, err = client.PodCIDRs(ctx, in.node); err != nil {
+	own, err := client.OwnNode(ctx, in.node)
+	if err != nil {
 		return err
 	}
+	s.podCIDRs = own.PodCIDRs
 	list, err := client.Typed.CoreV1().Services("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list services: %w", err)

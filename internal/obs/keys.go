@@ -27,6 +27,7 @@ const (
 	KeyAction  = "action"  // of a controller on a child: create, apply, delete, …
 	KeyWatch   = "watch"   // which watch of the API server: services, nodes, …
 	KeyAddr    = "addr"    // address of a peer
+	KeyIPs     = "ips"     // list of addresses
 	KeyFlag    = "flag"    // with its dashes
 	KeyVersion = "version" // of a peer
 	KeyCIDRs   = "cidrs"   // list of prefixes

@@ -23,9 +23,8 @@ func differences(p *Proxy) (list []Difference) {
 	}
 	switch {
 	case len(p.NodePortAddresses) == 0 && p.mode() != "nftables":
-		add("nodePortAddresses: all of the node's", "at the addresses by which its default routes leave; give --nodeport-addresses their ranges where clients use others")
-	case len(p.NodePortAddresses) == 0, slices.Equal(p.NodePortAddresses, []string{"primary"}):
-		add("nodePortAddresses: primary", "at the addresses by which its default routes leave when it starts, not the Node's InternalIPs; where these are others give --nodeport-addresses their ranges")
+		add("nodePortAddresses: all of the node's", "at the Node's InternalIPs; give --nodeport-addresses the ranges of others that clients use")
+	case len(p.NodePortAddresses) == 0, slices.Equal(p.NodePortAddresses, []string{"primary"}): // as here
 	default:
 		add("nodePortAddresses: "+strings.Join(p.NodePortAddresses, ","), "--nodeport-addresses=%s", strings.Join(p.NodePortAddresses, ","))
 	}

@@ -179,15 +179,14 @@ func TestDifferencesOfHowPodsAreTold(t *testing.T) {
 	}
 }
 
-// Whoever serves node ports at the primary addresses: kube-proxy and gridmesh find these in
-// different ways.
-func TestPrimaryIsNotTheSame(t *testing.T) {
-	for _, text := range []string{"mode: nftables", "mode: iptables\nnodePortAddresses: [primary]"} {
+// Whoever serves node ports at the primary addresses finds these as gridmesh does, by the Node.
+func TestPrimaryIsTheSame(t *testing.T) {
+	for text, differs := range map[string]bool{"mode: nftables": false, "mode: iptables\nnodePortAddresses: [primary]": false, "mode: iptables": true} {
 		p, err := ParseProxy([]byte("kind: KubeProxyConfiguration\n" + text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(differences(p)); !strings.Contains(got, "nodePortAddresses: primary") || !strings.Contains(got, "InternalIPs") {
+		if got := fmt.Sprint(differences(p)); strings.Contains(got, "nodePortAddresses") != differs || strings.Contains(got, "InternalIPs") != differs {
 			t.Errorf("%s: %s", text, got)
 		}
 	}

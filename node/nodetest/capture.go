@@ -36,6 +36,7 @@ type Capture struct {
 	mu    sync.Mutex
 	fails map[string]error // method -> error, once
 	conns []Conn
+	ips   capture.IPs // by which the node is known
 }
 
 // NewCapture makes a Capture of a kernel; nothing is written yet.

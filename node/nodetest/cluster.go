@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gridmesh/gridmesh/convert"
 	"github.com/gridmesh/gridmesh/internal/latest"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -29,6 +30,7 @@ type API struct {
 	Journal *Journal
 	Latency time.Duration      // of every answer
 	Pods    []netip.Prefix     // of the node
+	IPs     []netip.Addr       // of the node
 	Policy  bool               // there is a NetworkPolicy
 	Away    error              // not nil: it does not answer, and this is why
 	Deaf    error              // not nil: it keeps no watch of policies, and this is why
@@ -87,15 +89,15 @@ func (a *API) Silent() []string {
 	return slices.Clone(a.Open)
 }
 
-// PodCIDRs implements node.Cluster.
-func (a *API) PodCIDRs(ctx context.Context, _ string) ([]netip.Prefix, error) {
-	a.Journal.add("ask pod CIDRs")
+// OwnNode implements node.Cluster.
+func (a *API) OwnNode(ctx context.Context, _ string) (convert.OwnNode, error) {
+	a.Journal.add("ask own Node")
 	if err := a.answer(ctx); err != nil {
-		return nil, err
+		return convert.OwnNode{}, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Clone(a.Pods), nil
+	return convert.OwnNode{PodCIDRs: slices.Clone(a.Pods), IPs: slices.Clone(a.IPs)}, nil
 }
 
 // FollowLeaving implements node.Cluster.

@@ -3,6 +3,8 @@ package nodetest
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/gridmesh/gridmesh/capture"
 )
 
 // SetServiceCIDRs implements node.Rules.
@@ -12,6 +14,27 @@ func (c *Capture) SetServiceCIDRs(list []netip.Prefix) error {
 	}
 	c.ranges = slices.Clone(list)
 	return nil
+}
+
+// RememberIPs implements node.Rules.
+func (c *Capture) RememberIPs(before capture.IPs) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ips.Said, c.ips.Homes = slices.Concat(c.ips.Said, before.Said), slices.Concat(before.Homes, c.ips.Homes)
+}
+
+// SayIPs implements node.Rules. What was said before is forgotten.
+func (c *Capture) SayIPs(now []netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ips.Said = slices.Clone(now)
+}
+
+// IPs implements node.Rules. Tests ask, and know addresses, beside the owner.
+func (c *Capture) IPs() capture.IPs {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ips
 }
 
 // SetPodCIDRs implements node.Rules.
