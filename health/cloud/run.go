@@ -79,7 +79,7 @@ func inForce(list map[string]string, now time.Time) (kept []string) {
 // units' Leases are in a namespace.
 func Run(ctx context.Context, cfg Config, c *kube.Client, namespace string, ev *events.Writer, m *Metrics) error {
 	w := watched{
-		nodes: typed.Nodes(c, typed.Selection{}, keepNode(cfg.UnitKey)),
+		nodes: typed.Nodes(c, typed.Selection{}, keepNode(cfg.UnitKey)).Following(node.rewrites),
 		leases: typed.Leases(c, namespace, typed.Selection{Labels: names.UnitLease}, func(l *coordinationv1.Lease) lease {
 			return lease{l.Labels[names.UnitLease], keepLease(l)}
 		}),

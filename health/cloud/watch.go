@@ -61,9 +61,8 @@ func (w *watched) fault() error {
 
 // follow tells a keeper what has changed.
 func (w *watched) follow(k *Keeper, now time.Time) {
-	for _, name := range w.nodes.Changes() {
-		n, ok := w.nodes.Get(name)
-		if k.world.setNode(now, name, n, !ok) {
+	for _, c := range w.nodes.Take() {
+		if k.world.setVersions(now, c.Key, c.Versions) {
 			k.units.changed = true
 		}
 	}

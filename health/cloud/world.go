@@ -21,6 +21,7 @@ type node struct {
 	since    time.Time // of that, by the controller manager's clock
 	verdict  string    // annotation
 	evidence string    // annotation
+	by       string    // who wrote it, by its own word
 	taints   []corev1.Taint
 	voted    time.Time // when the API server took the annotations; zero where it does not say so
 }
@@ -33,6 +34,8 @@ func keepNode(unitKey string) func(*corev1.Node) node {
 			verdict: n.Annotations[names.NodeHealth], evidence: n.Annotations[names.Evidence], taints: n.Spec.Taints,
 			voted: taken(n.ManagedFields, names.Evidence),
 		}
+		e, _ := evidence.Parse(k.evidence) // which gives the zero one with an error
+		k.by = e.By
 		for _, c := range n.Status.Conditions {
 			if c.Type == corev1.NodeReady {
 				k.ready, k.since = c.Status, c.LastTransitionTime.Time
@@ -41,6 +44,9 @@ func keepNode(unitKey string) func(*corev1.Node) node {
 		return k
 	}
 }
+
+// rewrites reports whether who wrote a vote wrote another one since: of each writer the newest counts.
+func (n node) rewrites(earlier node) bool { return n.by == earlier.by && n.uid == earlier.uid }
 
 // taken is when the API server last took a write of a field, by its own clock; zero where it
 // does not say so.
@@ -112,7 +118,7 @@ func (w *world) unitOf(now time.Time, name string) *unit {
 	return u
 }
 
-// setNode takes a node as it is; gone where it is no more. It reports whether its unit is
+// setNode takes a node as it is, or was meanwhile; gone where it is no more. It reports whether its unit is
 // another than before.
 func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bool) {
 	was := w.nodes[name]
@@ -137,7 +143,7 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bo
 	u.nodes[name] = true
 	s := &seen{node: n}
 	s.past = shield.Node{Lost: s.lost(), Since: n.since, Verdict: shield.VerdictOf(n.verdict)}
-	s.past.Evidence, _ = evidence.Parse(n.evidence) // which gives the zero one with an error
+	s.past.Evidence, _ = evidence.Parse(n.evidence)
 	if was != nil && was.uid == n.uid {
 		voted := was.verdict != n.verdict || was.evidence != n.evidence
 		s.met = s.lost() && was.met
@@ -157,6 +163,18 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bo
 		u.past.Alive++
 	} else {
 		w.lost++
+	}
+	return moved
+}
+
+// setVersions takes what a node was since it was taken last, and is, the last; it is gone where there is
+// none. Nobody hides by a write of its own what another one wrote just before.
+func (w *world) setVersions(now time.Time, name string, versions []node) (moved bool) {
+	if len(versions) == 0 {
+		return w.setNode(now, name, node{}, true)
+	}
+	for _, n := range versions {
+		moved = w.setNode(now, name, n, false) || moved
 	}
 	return moved
 }
@@ -221,6 +239,6 @@ func (w *world) decide(now time.Time, name string, told time.Time) (shield.Actio
 	is := u.past
 	is.Told = told
 	is.Nodes, is.Most = len(u.nodes), !shield.MayPart(w.lost, len(w.nodes))
-	s.past = s.past.Counted(is)
+	s.past = s.past.Counted(now, w.cfg, is)
 	return shield.Decide(now, w.cfg, s.past, is)
 }

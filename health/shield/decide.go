@@ -48,6 +48,9 @@ type Node struct {
 	// has to (Counted), or was found. Where it does not, Last stands, the last that did.
 	Counts bool
 	Last   Vote
+	// Waits are votes after that one which were written over before they counted, the oldest first: who led
+	// then may be told later. They are the newest of each writer, and at most as many as its unit has nodes.
+	Waits []Vote
 	// Kept says that its pods stayed when it was last decided about, or that a list says so
 	// that was found.
 	Kept bool
@@ -162,7 +165,8 @@ func (c Config) Validate() error {
 // not of lost ones alone: Kubernetes marks the pods of a node in the moment in which it takes
 // the node for lost, and has to be told before that they are to stay.
 func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
-	n = n.standing(u)
+	n = n.Counted(now, c, u)
+	n = n.with(n.Stands())
 	switch silent := now.Sub(u.Heard); {
 	case !u.Gone.IsZero() && now.Sub(u.Gone) <= c.Doubt && (n.Kept || !u.Heard.IsZero()):
 		return gone(n)
@@ -187,16 +191,16 @@ func Decide(now time.Time, c Config, n Node, u Unit) (Action, string) {
 // moment before that was seen to be written: one that stood still since knows nothing. And it has
 // to be seen to change: clocks of nodes may be an hour off, so of one that was found nobody knows
 // how old it is, and the node may have come back since. Voters renew it each minute.
-func unproven(n Node, u Unit) string {
-	e := n.Evidence
+func unproven(v Vote, u Unit) string {
+	e := v.Evidence
 	switch {
 	case !e.Exact || e.Yes+e.No > e.Of || vote.Decide(max(e.Of, u.Nodes), e.Yes, e.No) != vote.No:
 		return fmt.Sprintf("it is said to be dead, and the evidence is not of more than half of the %d nodes of its unit", u.Nodes)
 	case u.Holder == "":
 		return fmt.Sprintf("it is said to be dead by %q, which does not speak for its unit as far as is known: nobody was seen to hold its Lease", e.By)
-	case !u.speaks(e.By, n.Voted):
+	case !u.speaks(e.By, v.Voted):
 		return fmt.Sprintf("it is said to be dead by %q, which does not speak for its unit: %q does", e.By, u.Holder)
-	case n.Found:
+	case v.Found:
 		return "it is said to be dead since before the controller looked: that has to be renewed to count"
 	}
 	return ""
@@ -213,20 +217,27 @@ func (u *Unit) speaks(by string, at time.Time) bool {
 
 // counts reports whether a verdict is by who spoke for its unit, and not another one than what it rests
 // on. That a node is well may be by its observers alone, whom no count of the unit holds.
-func (n *Node) counts(u *Unit) bool {
-	if n.Verdict == Well {
-		return n.Evidence.Yes > n.Evidence.No && u.speaks(n.Evidence.By, n.Voted)
+func (v *Vote) counts(u *Unit) bool {
+	if v.Verdict == Well {
+		return v.Evidence.Yes > v.Evidence.No && u.speaks(v.Evidence.By, v.Voted)
 	}
-	return n.Verdict == Dead && unproven(*n, *u) == ""
+	return v.Verdict == Dead && unproven(*v, *u) == ""
 }
 
-// standing is a node with what stands of it: the last verdict that counts, as old as it is. Whoever may
-// annotate Nodes may write another, or take it away.
-func (n Node) standing(u Unit) Node {
-	if n.Counts = n.Counts || n.counts(&u); !n.Counts && n.Last.Verdict != None {
-		n.Counts, n.Verdict, n.Evidence, n.Voted = true, n.Last.Verdict, n.Last.Evidence, n.Last.Voted
-		n.Found, n.Dated = n.Last.Found, n.Last.Dated
+// Stands is what stands of a node: the last verdict that counts, as old as it is, or what there is where none
+// does. Whoever may annotate Nodes may write another, or take it away.
+func (n Node) Stands() (v Vote, counts bool) {
+	if !n.Counts && n.Last.Verdict != None {
+		return n.Last, true
 	}
+	return n.vote(), n.Counts
+}
+
+func (n Node) vote() Vote { return Vote{n.Verdict, n.Evidence, n.Voted, n.Found, n.Dated} }
+
+// with is a node with another vote.
+func (n Node) with(v Vote, counts bool) Node {
+	n.Verdict, n.Evidence, n.Voted, n.Found, n.Dated, n.Counts = v.Verdict, v.Evidence, v.Voted, v.Found, v.Dated, counts
 	return n
 }
 
@@ -275,7 +286,7 @@ func heard(now time.Time, c Config, n Node, u Unit) (Action, string) {
 	case fresh && n.Verdict == Well && n.Counts && n.Evidence.Cut:
 		return Shield, "it says that it has no uplink, and more than half of its unit see it"
 	case fresh && n.Verdict == Dead:
-		if why := unproven(n, u); why != "" {
+		if why := unproven(n.vote(), u); why != "" {
 			return Nothing, why
 		}
 		return Suspect, "the cloud hears it, and more than half of its unit do not"
@@ -300,14 +311,14 @@ func lost(now time.Time, c Config, n Node, u Unit) (Action, string) {
 		return Nothing, "it is said to be well since before the controller looked, and is on no list: that has to be renewed to count"
 	case n.Verdict == Well && n.Counts && old <= c.Fresh:
 		return Shield, "it lost its uplink alone: more than half of its unit see it"
-	case n.Verdict == Dead && old <= c.Fresh && !before && unproven(n, u) == "":
+	case n.Verdict == Dead && old <= c.Fresh && !before && unproven(n.vote(), u) == "":
 		return Evict, "more than half of its unit say that it is dead"
 	case n.Verdict == Well && n.Counts && old <= c.Fresh+c.HoldVerdict:
 		return Hold, "its unit does not agree on it, and voted last that it is well"
 	case n.Kept && now.Sub(u.Again) <= c.Fresh+c.HoldVerdict:
 		return Hold, "its unit is heard again, and has not agreed on it since"
 	case n.Verdict == Dead && old <= c.Fresh:
-		return Nothing, unproven(n, u)
+		return Nothing, unproven(n.vote(), u)
 	case n.Verdict == Well && !n.Counts && old <= c.Fresh:
 		return Nothing, fmt.Sprintf("it is said to be well by %q, which does not speak for its unit, or by no count", n.Evidence.By)
 	case n.Verdict == None:

@@ -2,6 +2,7 @@ package shield
 
 import (
 	"iter"
+	"slices"
 	"time"
 )
 
@@ -88,22 +89,33 @@ func (n Node) Next(now time.Time, next Node, voted bool) Node {
 		next.Since = n.Since
 	}
 	next.Given = n.Given && next.Lost
-	next.Voted, next.Last = now, n.Last
+	next.Voted, next.Last, next.Waits = now, n.Last, n.Waits
 	switch {
 	case !voted:
 		next.Voted, next.Found, next.Dated, next.Counts = n.Voted, n.Found, n.Dated, n.Counts
 	case n.Counts:
-		next.Last = Vote{n.Verdict, n.Evidence, n.Voted, n.Found, n.Dated}
+		next.Last, next.Waits = n.vote(), nil
+	default:
+		next.Waits = slices.DeleteFunc(append(slices.Clone(n.Waits), n.vote()), func(v Vote) bool {
+			return v.Verdict == None || v.Evidence.By == next.Evidence.By
+		})
 	}
 	return next
 }
 
-// Counted notes that the verdict counts, once it is seen to: that who wrote it leads may be told later,
-// and others lead after.
-func (n Node) Counted(u Unit) Node {
-	if !n.Counts && n.counts(&u) {
-		n.Counts, n.Given = true, n.Given && n.Verdict != Well
+// Counted notes which verdicts count, once they are seen to: that who wrote one leads may be told later,
+// and others lead, or wrote, after.
+func (n Node) Counted(now time.Time, c Config, u Unit) Node {
+	if v := n.vote(); !n.Counts && v.counts(&u) {
+		n.Counts, n.Waits, n.Given = true, nil, n.Given && n.Verdict != Well
 	}
+	for i, v := range slices.Backward(n.Waits) {
+		if now.Sub(v.Voted) <= c.Fresh && v.counts(&u) {
+			n.Last, n.Waits, n.Given = v, n.Waits[i+1:], n.Given && v.Verdict != Well
+			break
+		}
+	}
+	n.Waits = n.Waits[max(0, len(n.Waits)-u.Nodes):]
 	return n
 }
 

@@ -43,8 +43,11 @@ type Mirror[T any] struct {
 	mu      sync.Mutex
 	all     map[string]T
 	changed map[string]bool
-	fault   error // of the last request; nil where it was answered
+	between map[string][]T // versions before the last that were not taken (Following)
+	fault   error          // of the last request; nil where it was answered
 	judge   *lists.Judge[string]
+
+	replaces func(later, earlier T) bool // nil where it is not Following
 }
 
 // api is what the typed clients of all kinds have.
@@ -149,6 +152,7 @@ func (m *Mirror[T]) Changes() []string {
 	defer m.mu.Unlock()
 	list := slices.Sorted(maps.Keys(m.changed))
 	clear(m.changed)
+	clear(m.between)
 	return list
 }
 
@@ -180,8 +184,11 @@ func (s store[T]) Add(obj any) error {
 }
 
 func (s store[T]) set(key string, t T) (changed bool) {
-	if was, ok := s.all[key]; ok && reflect.DeepEqual(was, t) {
-		return false
+	if was, ok := s.all[key]; ok {
+		if reflect.DeepEqual(was, t) {
+			return false
+		}
+		s.passes(key, was, t)
 	}
 	s.all[key], s.changed[key] = t, true
 	s.tell()
@@ -207,6 +214,7 @@ func (s store[T]) Delete(obj any) error {
 func (s store[T]) remove(key string) {
 	if _, ok := s.all[key]; ok {
 		delete(s.all, key)
+		delete(s.between, key)
 		s.changed[key] = true
 		s.tell()
 	}

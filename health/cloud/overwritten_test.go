@@ -1,0 +1,57 @@
+package cloud
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// hidden has what who speaks for the unit says of a node overwritten by another member before it is looked.
+func (r *rig) hidden(name, verdict, evidence string) {
+	r.say(name, verdict, evidence)
+	r.say(name, map[string]string{"true": "false", "false": "true"}[verdict], "yes=1 no=1 of=3 exact=true by=a-2")
+}
+
+// Who overwrites each vote of who speaks for the unit, before it is looked, changes nothing by it.
+func TestWhatIsOverwrittenCounts(t *testing.T) {
+	r := newRig(t)
+	r.pass(10*time.Minute, true)
+	r.hidden("a-3", "true", "yes=3 no=0 of=3 exact=true cut=true")
+	r.pass(2*time.Second, true)
+	r.listedAre("it is cut", "a-3")
+	r.lose("a-3")
+	for range 5 {
+		r.pass(time.Minute, true)
+		r.listedAre("it is well", "a-3")
+		r.hidden("a-3", "true", "yes=3 no=0 of=3 exact=true cut=true")
+	}
+	r.hidden("a-3", "false", "yes=0 no=2 of=3 exact=true")
+	r.pass(20*time.Second, true)
+	r.listedAre("it is dead")
+	r.tainted("a-3", evicting, true)
+}
+
+// A vote of which it is told later who speaks for the unit waits for that, whoever wrote over it since: as
+// long as it is fresh. No more of them wait than the unit has nodes.
+func TestWhatIsOverwrittenWaits(t *testing.T) {
+	for after, want := range map[time.Duration][]string{time.Second: {"a-3"}, 2 * time.Minute: {"a-3"}, 3 * time.Minute: nil} {
+		r := newRig(t)
+		r.pass(10*time.Minute, true)
+		r.hold("a-1", time.Second)
+		r.lose("a-3")
+		for i := range 100 {
+			r.say("a-3", "false", fmt.Sprintf("yes=1 no=2 of=3 exact=true by=b-%d", i))
+		}
+		r.say("a-3", "true", "yes=3 no=0 of=3 exact=true by=a-2")
+		for i := range 100 {
+			r.say("a-3", fmt.Sprint(i%2 == 0), fmt.Sprintf("yes=1 no=2 of=3 exact=true by=a-3 view=%d", i))
+		}
+		r.hold("a-1", after)
+		r.listedAre("it is not told who leads")
+		if waits := r.world.nodes["a-3"].past.Waits; len(waits) > 3 {
+			t.Errorf("%d wait: %+v", len(waits), waits)
+		}
+		r.hold("a-2", time.Second)
+		r.listedAre(fmt.Sprintf("it is, %s later", after), want...)
+	}
+}
