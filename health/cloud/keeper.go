@@ -94,7 +94,6 @@ type Keeper struct {
 	metrics *Metrics
 	world   *world
 	begun   time.Time
-	met     bool // nodes that were found
 	budget  shield.Budget
 
 	units   units
@@ -207,8 +206,7 @@ const unmet = time.Minute
 func (k *Keeper) look(ctx context.Context, now time.Time) {
 	k.pods.collect(ctx, now)
 	k.taints.collect(ctx, now)
-	if !k.met {
-		k.met = true
+	if !k.world.met {
 		k.world.meet(now)
 	}
 	keep, counts := map[string]bool{}, map[shield.Action]int{}

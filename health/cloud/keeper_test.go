@@ -174,6 +174,9 @@ func (r *rig) say(name, verdict, evidence string) {
 	if !strings.Contains(evidence, " by=") {
 		evidence += " by=" + n.unit + "-1"
 	}
+	if !strings.Contains(evidence, " at=") {
+		evidence += " at=" + r.now.Format(time.RFC3339)
+	}
 	n.verdict, n.evidence, n.voted = verdict, evidence, r.now
 	r.set(name, n)
 }

@@ -55,3 +55,62 @@ func TestWhatIsOverwrittenWaits(t *testing.T) {
 		r.listedAre(fmt.Sprintf("it is, %s later", after), want...)
 	}
 }
+
+// flip has somebody write another verdict on what it rests on already, and the one before again.
+func (r *rig) flip(name string) {
+	n := r.n[name]
+	for _, verdict := range []string{"", n.verdict} {
+		n.verdict = verdict
+		r.set(name, n)
+	}
+}
+
+// A verdict is as old as what it rests on: whoever writes it again makes it no newer, and what was found is so still.
+func TestAVerdictAloneIsNoNewer(t *testing.T) {
+	r := newRig(t)
+	r.pass(time.Minute, true)
+	r.say("a-3", "true", "yes=3 no=0 of=3 exact=true cut=true")
+	r.lose("a-3")
+	for range 44 {
+		r.pass(10*time.Second, true)
+		r.listedAre("it was well just now", "a-3")
+		r.flip("a-3")
+	}
+	r.pass(11*time.Second, true)
+	r.listedAre("nobody has said so for long")
+
+	r.say("a-2", "false", "yes=0 no=2 of=3 exact=true")
+	r.lose("a-2")
+	r = r.restart()
+	r.flip("a-2")
+	r.pass(time.Minute, true)
+	r.tainted("a-2", evicting, false)
+}
+
+// What stands on a Node that comes later counts by who wrote it, as on any other.
+func TestAVerdictOnANewNode(t *testing.T) {
+	for by, want := range map[string][]string{"a-1": {"a-4"}, "a-2": nil} {
+		r := newRig(t)
+		r.pass(time.Minute, true)
+		r.n["a-4"] = node{uid: "a-4", unit: "a", ready: "Unknown", since: r.now}
+		r.say("a-4", "true", "yes=3 no=0 of=3 exact=true by="+by)
+		r.pass(2*time.Second, true)
+		r.listedAre("well by "+by, want...)
+	}
+}
+
+// Our own taint stays, as a controller found it, though somebody else writes over what it found.
+func TestOurTaintIsTakenByNobodyElse(t *testing.T) {
+	r := newRig(t)
+	r.pass(time.Minute, true)
+	r.say("a-3", "false", "yes=0 no=2 of=3 exact=true")
+	r.pass(2*time.Second, true)
+	r.tainted("a-3", unseen, true)
+	r = r.restart()
+	r.say("a-3", "true", "yes=3 no=0 of=3 exact=true by=a-2")
+	r.pass(time.Minute, true)
+	r.tainted("a-3", unseen, true)
+	r.say("a-3", "true", "yes=3 no=0 of=3 exact=true")
+	r.pass(2*time.Second, true)
+	r.tainted("a-3", unseen, false)
+}

@@ -86,6 +86,7 @@ func (k *Keeper) taint(ctx context.Context, now time.Time, name string, s *seen,
 // known that it need not: a controller that begins anew takes nothing away that stands.
 func (k *Keeper) suspects(now time.Time, name string, s *seen, action shield.Action, g *given) bool {
 	has := find(s.taints, unseen) >= 0
+	vote, _ := s.past.Stands()
 	switch {
 	case action == shield.Suspect && (has || k.unseen[name]):
 		k.unseen[name] = true
@@ -95,7 +96,7 @@ func (k *Keeper) suspects(now time.Time, name string, s *seen, action shield.Act
 		g.all++
 	case action == shield.Suspect:
 		g.over = name
-	case has && !s.lost() && (k.young(now) || s.past.Verdict == shield.Dead && s.past.Found && now.Sub(s.past.Voted) <= k.cfg.Shield.Fresh):
+	case has && !s.lost() && (k.young(now) || vote.Verdict == shield.Dead && vote.Found && now.Sub(vote.Voted) <= k.cfg.Shield.Fresh):
 		k.unseen[name] = true
 	default:
 		delete(k.unseen, name)

@@ -45,8 +45,11 @@ func keepNode(unitKey string) func(*corev1.Node) node {
 	}
 }
 
-// rewrites reports whether who wrote a vote wrote another one since: of each writer the newest counts.
-func (n node) rewrites(earlier node) bool { return n.by == earlier.by && n.uid == earlier.uid }
+// rewrites reports whether who wrote a vote wrote another one since: of each writer the newest counts. Another
+// verdict on what it rests on already may be anybody's.
+func (n node) rewrites(earlier node) bool {
+	return n.by == earlier.by && n.uid == earlier.uid && (n.evidence != earlier.evidence || n.verdict == earlier.verdict)
+}
 
 // taken is when the API server last took a write of a field, by its own clock; zero where it
 // does not say so.
@@ -96,6 +99,7 @@ type world struct {
 	lost   int // of these
 	units  map[string]*unit
 	listed map[string]bool // nodes that were kept when this one began
+	met    bool            // all nodes that were there then are known
 }
 
 type unit struct {
@@ -155,6 +159,7 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bo
 		if s.past = shield.Found(now, s.past, n.voted, w.listed[name]); s.past.Kept {
 			u.past.Again = now
 		}
+		s.past.Counts = s.past.Counts && !w.met // who spoke for its unit is known by now
 		s.met = s.lost()
 		delete(w.listed, name)
 	}
@@ -208,6 +213,7 @@ func (n *node) alive() bool { return !n.lost() }
 
 // meet notes what nodes that were found tell of each other, once all are.
 func (w *world) meet(now time.Time) {
+	w.met = true
 	for _, u := range w.units {
 		last := shield.Missed(now, func(yield func(shield.Node) bool) {
 			for name := range u.nodes {

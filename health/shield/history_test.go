@@ -114,14 +114,18 @@ func (w *site) vote(n *truth) {
 	if is == n.verdict && n.proof.Cut == n.cut && (!matters || w.now.Sub(n.voted) < time.Minute) {
 		return
 	}
-	if n.verdict, n.voted, n.mark = is, w.now, n.mark+1; !w.hides {
-		n.forged = nil
-	} else if n.forged == nil {
-		n.forged = &Vote{Verdict: Well, Evidence: evidence.Evidence{Yes: 2, Of: 2, By: "n-1"}}
-	}
-	n.proof = evidence.Evidence{Yes: len(w.nodes), Of: len(w.nodes), Exact: true, Cut: n.cut, By: "n-0"}
+	n.verdict, n.voted, n.mark = is, w.now, n.mark+1
+	n.proof = evidence.Evidence{Yes: len(w.nodes), Of: len(w.nodes), Exact: true, Cut: n.cut, By: "n-0", At: w.now}
 	if n.dead {
 		n.proof.Yes, n.proof.No = 0, len(w.nodes)/2+1
+	}
+	switch {
+	case !w.hides:
+		n.forged = nil
+	case n.forged == nil:
+		n.forged = &Vote{Verdict: Well, Evidence: evidence.Evidence{Yes: 2, Of: 2, By: "n-1"}}
+	case n.forged.Evidence.By == "n-0": // a verdict alone
+		n.forged = &Vote{Verdict: n.forged.Verdict, Evidence: n.proof}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/gridmesh/gridmesh/health/evidence"
 )
 
 // Renewed notes that the unit's Lease is seen to be renewed; at is when the API server took that,
@@ -89,18 +91,31 @@ func (n Node) Next(now time.Time, next Node, voted bool) Node {
 		next.Since = n.Since
 	}
 	next.Given = n.Given && next.Lost
-	next.Voted, next.Last, next.Waits = now, n.Last, n.Waits
-	switch {
-	case !voted:
+	next.Last, next.Waits = n.Last, n.Waits
+	if !voted {
 		next.Voted, next.Found, next.Dated, next.Counts = n.Voted, n.Found, n.Dated, n.Counts
-	case n.Counts:
-		next.Last, next.Waits = n.vote(), nil
-	default:
-		next.Waits = slices.DeleteFunc(append(slices.Clone(n.Waits), n.vote()), func(v Vote) bool {
-			return v.Verdict == None || v.Evidence.By == next.Evidence.By
-		})
+		return next
 	}
+	next.Voted = now
+	for _, v := range []Vote{n.vote(), n.Last} { // a verdict is as old as what it rests on
+		if v.Evidence == next.Evidence && v.Evidence != (evidence.Evidence{}) {
+			next.Voted, next.Found, next.Dated = v.Voted, v.Found, v.Dated
+			break
+		}
+	}
+	if n.Counts || n.Found && n.Verdict == Dead && n.Last.Verdict == None { // of what was found nobody else makes an end either
+		next.Last, next.Waits = n.vote(), nil
+		return next
+	}
+	is := next.vote()
+	next.Waits = slices.DeleteFunc(append(slices.Clone(n.Waits), n.vote()), func(v Vote) bool { return v.Verdict == None || is.rewrites(v) })
 	return next
+}
+
+// rewrites reports whether who wrote a vote wrote another one since. Another verdict on what it rests on
+// already may be anybody's.
+func (v Vote) rewrites(earlier Vote) bool {
+	return v.Evidence.By == earlier.Evidence.By && (v.Evidence != earlier.Evidence || v.Verdict == earlier.Verdict)
 }
 
 // Counted notes which verdicts count, once they are seen to: that who wrote one leads may be told later,
