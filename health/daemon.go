@@ -26,6 +26,7 @@ type Member struct {
 	Lost    bool         `json:"lost,omitempty"`    // the cloud does not call it ready
 	Verdict string       `json:"verdict,omitempty"` // annotation
 	Cut     bool         `json:"cut,omitempty"`     // by its evidence: it said that it has no uplink
+	By      string       `json:"by,omitempty"`      // by its evidence: who wrote it
 
 	since  time.Time // it is lost or not, as the cloud has it
 	untold bool      // by the cloud: another node knows of it
@@ -247,10 +248,10 @@ func (d *Daemon) take(now time.Time, u Unit) {
 			continue
 		}
 		known[m.Name] = m
-		if was, ok := d.told[m.Name]; ok && was.UID == m.UID && was.Lost == m.Lost && was.Verdict == m.Verdict && was.Cut == m.Cut {
+		if was, ok := d.told[m.Name]; ok && was.UID == m.UID && was.Lost == m.Lost && was.Verdict == m.Verdict && was.Cut == m.Cut && was.By == m.By {
 			continue
 		}
-		d.step(now, vote.Cloud{Node: m.Name, Ready: !m.Lost, Verdict: vote.AnswerOf(m.Verdict), Cut: m.Cut, Since: m.since})
+		d.step(now, vote.Cloud{Node: m.Name, Ready: !m.Lost, Verdict: vote.AnswerOf(m.Verdict), Cut: m.Cut, By: m.By, Since: m.since})
 	}
 	d.told = known
 	d.metrics.members.Set(float64(len(list)))

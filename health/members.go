@@ -19,7 +19,7 @@ import (
 func MemberOf(n *corev1.Node) Member {
 	m := Member{Name: n.Name, UID: string(n.UID), Verdict: n.Annotations[names.NodeHealth], Lost: true}
 	if e, err := evidence.Parse(n.Annotations[names.Evidence]); err == nil {
-		m.Cut = e.Cut
+		m.Cut, m.By = e.Cut, e.By
 	}
 	for _, a := range n.Status.Addresses {
 		if a.Type != corev1.NodeInternalIP || len(m.Addrs) == peer.MostAddrs {

@@ -28,7 +28,7 @@ func TestANodeComesAgain(t *testing.T) {
 	name := u.rank(3)
 	u.verdicts[name] = verdict{Answer: No, proof: Proof{0, 4, 5, true}, at: u.now}
 	u.dead[name], u.told = true, u.now
-	u.step(Cloud{name, false, No, false, time.Time{}})
+	u.step(Cloud{name, false, No, false, "", time.Time{}})
 	list := append(without(u.view, name), Member{name, "another"})
 	u.step(Members{NewView(list, u.cfg.Observers)})
 	if u.isDead(u.now, name) || u.cloud[name] != (Cloud{}) {
@@ -256,7 +256,7 @@ func TestWhatIsKept(t *testing.T) {
 	}
 	m := New(Default("a"))
 	for _, name := range append([]string{"a"}, strangers...) {
-		m.Step(began, Cloud{name, true, Yes, false, time.Time{}})
+		m.Step(began, Cloud{name, true, Yes, false, "", time.Time{}})
 	}
 	if len(m.cloud) != early {
 		t.Errorf("%d names are kept before it is known who is in the unit, want %d", len(m.cloud), early)

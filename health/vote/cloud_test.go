@@ -49,7 +49,7 @@ func (s *network) mirror(name, node string, within time.Duration) {
 	s.after(time.Duration(s.rng.Int64N(int64(within))), func() {
 		if n := s.nodes[name]; !n.dead && !n.dark {
 			a, _ := s.last(node)
-			s.step(name, Cloud{node, !s.nodes[node].lost, a, s.lastCut(node), time.Time{}})
+			s.step(name, Cloud{node, !s.nodes[node].lost, a, s.lastCut(node), s.lastBy(node), time.Time{}})
 		}
 	})
 }
@@ -186,6 +186,9 @@ func (s *network) lastCut(node string) (cut bool) {
 	}
 	return cut
 }
+
+// lastBy is who wrote that.
+func (s *network) lastBy(node string) string { return s.stands[Member{node, s.uids[node]}].by }
 
 func (s *network) dead() (list []string) {
 	for _, name := range s.names {

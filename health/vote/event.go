@@ -59,6 +59,7 @@ type Cloud struct {
 	Ready   bool
 	Verdict Answer
 	Cut     bool      // it rests on that the node said that it has no uplink
+	By      string    // who wrote it, by its own word
 	Since   time.Time // it is ready or not, by the clock of who wrote that; zero where that is not known
 }
 

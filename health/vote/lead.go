@@ -62,6 +62,7 @@ func (m *Machine) lead(now time.Time) bool {
 	}
 	if m.leading {
 		m.voted = now
+		m.ledBy(now, m.cfg.Self)
 	}
 	return m.leading
 }
@@ -92,6 +93,9 @@ func (m *Machine) hearLeader(now time.Time, from string, r Reply) {
 		m.leaderless(now)
 	}
 	m.follow(now, from, r.Leader, now.Add(-max(0, r.Age)))
+	if m.leader != "" && m.believed() {
+		m.ledBy(now, m.leader)
+	}
 	if !r.Leads || from != m.leader || !m.believed() {
 		return
 	}

@@ -25,6 +25,9 @@ type Machine struct {
 	leader          string          // who leads, if not this node
 	named           bool            // by another than itself
 	led             time.Time       // when that was true
+	leaders         [2]string       // who led last, this node or another by more than its own word, and who before
+
+	unsure map[string]word // of deaths: who wrote it was not known to lead
 
 	heard    map[string]*heard
 	words    map[string]time.Time // when a node last said something itself, or was first seen to be lost
@@ -60,7 +63,7 @@ type verdict struct {
 // New makes a machine that knows nobody.
 func New(cfg Config) *Machine {
 	return &Machine{
-		cfg: cfg, view: NewView(nil, cfg.Observers), missed: map[string]int{}, silent: map[string]int{}, ups: map[string]bool{}, dead: map[string]bool{},
+		cfg: cfg, view: NewView(nil, cfg.Observers), missed: map[string]int{}, silent: map[string]int{}, ups: map[string]bool{}, dead: map[string]bool{}, unsure: map[string]word{},
 		heard: map[string]*heard{}, words: map[string]time.Time{}, holders: map[string]bool{}, suspects: map[string]int{}, doubted: map[string]time.Time{}, cloud: map[string]Cloud{}, verdicts: map[string]verdict{},
 		asking: map[int64]*question{}, last: map[string]last{}, budget: budget{map[Member]*death{}},
 	}
@@ -105,13 +108,46 @@ func (m *Machine) ready(now time.Time, e Cloud) {
 	if !m.view.Has(e.Node) && (m.view.Len() > 0 || len(m.cloud) >= early) {
 		return
 	}
-	if e.Verdict == No && m.cloud[e.Node].Verdict != No && m.view.Has(e.Node) {
+	was, told := m.cloud[e.Node]
+	switch {
+	case e.Verdict != No || m.isDeath(was) || !m.view.Has(e.Node):
+	case m.isDeath(e):
 		m.budget.declared(now, m.view.member(e.Node))
+	default:
+		m.unsure[e.Node] = word{e.By, now}
 	}
-	if was, told := m.cloud[e.Node]; !e.Ready && (!told || was.Ready) {
+	if !e.Ready && (!told || was.Ready) {
 		m.lostAt(now, e, told) // by all that are told, for any of them may lead later
 	}
 	m.cloud[e.Node] = e
+}
+
+// isDeath reports whether a node was declared dead by who leads or led before, or by anybody where that is not
+// known: what any other member writes spends nothing of the budget.
+func (m *Machine) isDeath(e Cloud) bool {
+	return e.Verdict == No && (m.leaders[0] == "" || e.By != "" && (e.By == m.cfg.Self || slices.Contains(m.leaders[:], e.By)))
+}
+
+// word is who wrote something, and when that was told.
+type word struct {
+	by string
+	at time.Time
+}
+
+// ledBy notes who leads. What that one wrote before it was known to counts, too.
+func (m *Machine) ledBy(now time.Time, leader string) {
+	if leader == m.leaders[0] {
+		return
+	}
+	m.leaders = [2]string{leader, m.leaders[0]}
+	for name, w := range m.unsure {
+		if w.by == leader && now.Sub(w.at) < m.cfg.Window {
+			m.budget.note(now, m.view.member(name))
+		}
+		if w.by == leader || now.Sub(w.at) >= m.cfg.Window {
+			delete(m.unsure, name)
+		}
+	}
 }
 
 // lostAt notes that a node is lost: now where this one sees it, and where it begins anew since when the cloud
@@ -140,7 +176,7 @@ func (m *Machine) mourn(now time.Time, name string) {
 // knownDead reports whether a node is dead by what this node knows, or by what stands in the
 // cloud: without an uplink who leads knows more.
 func (m *Machine) knownDead(now time.Time, name string) bool {
-	return m.isDead(now, name) || m.cloud[name].Verdict == No && (m.up || !m.wordStands(now))
+	return m.isDead(now, name) || m.isDeath(m.cloud[name]) && (m.up || !m.wordStands(now))
 }
 
 // members takes who is in the unit, and forgets who is not, and who is another one now.
@@ -163,6 +199,7 @@ func (m *Machine) members(now time.Time, of *View) {
 	forget(m.suspects, gone)
 	forget(m.doubted, gone)
 	forget(m.cloud, gone)
+	forget(m.unsure, gone)
 	forget(m.verdicts, gone)
 	forget(m.last, gone)
 	for from, h := range m.heard { // of whom it is to check in this view

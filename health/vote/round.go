@@ -66,6 +66,9 @@ func (m *Machine) report(now time.Time, results []Result, out *Effects) {
 // takes it for lost soon.
 func (m *Machine) uplink(now time.Time, up bool, out *Effects) {
 	was := m.up
+	if !was && up {
+		m.leaders = [2]string{} // of the time since when it had none it does not know
+	}
 	if m.up = up; !up {
 		m.until = time.Time{} // who hears of that takes the Lease at once
 	}

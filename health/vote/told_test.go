@@ -42,7 +42,7 @@ func TestTheCloudIsHeardLate(t *testing.T) {
 					t.Fatalf("before it is told what stands there it writes %+v", got)
 				}
 			}
-			u.step(Cloud{late, true, No, false, time.Time{}})
+			u.step(Cloud{late, true, No, false, "", time.Time{}})
 			asked, writes := 0, []Write(nil)
 			for range 4 {
 				out := u.round(nil, allBut("", None))
@@ -71,15 +71,15 @@ func TestADeathIsNotOverwritten(t *testing.T) {
 			u := leading(20)
 			node := u.rank(7)
 			if exact {
-				u.step(Cloud{node, false, Yes, false, time.Time{}})
+				u.step(Cloud{node, false, Yes, false, "", time.Time{}})
 				u.vouch(u.round(nil, allBut("", None)), node)
-				u.step(Cloud{node, true, Yes, false, time.Time{}})
+				u.step(Cloud{node, true, Yes, false, "", time.Time{}})
 				u.round(nil, allBut("", None))
 			}
 			for range 7 { // a minute
 				u.round(nil, allBut("", None))
 			}
-			u.step(Cloud{node, true, No, false, time.Time{}})
+			u.step(Cloud{node, true, No, false, "", time.Time{}})
 			out := u.round(nil, allBut("", None))
 			if got := about(out.Write, node); len(got) > 0 || len(out.Ask) != 1 {
 				t.Fatalf("writes %+v, and asks %+v", got, out.Ask)
@@ -165,7 +165,7 @@ func TestAskedOnceInAWhile(t *testing.T) {
 				t.Errorf("in three minutes it is asked %d times, and told are %v", asked, told)
 			}
 			asked = 0
-			u.step(Cloud{victim, false, Yes, false, time.Time{}})
+			u.step(Cloud{victim, false, Yes, false, "", time.Time{}})
 			say = allBut(first, No)
 			if count(round()); asked != 1 {
 				t.Errorf("it is seen again, and asked about %d times", asked)

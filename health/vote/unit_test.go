@@ -25,11 +25,11 @@ func leading(n int) *unit {
 	u.step(Uplink{true})
 	u.step(Lease{u.now.Add(time.Hour)})
 	for _, name := range u.view.Names() {
-		u.step(Cloud{name, true, None, false, time.Time{}})
+		u.step(Cloud{name, true, None, false, "", time.Time{}})
 	}
 	for range 4 {
 		for _, w := range u.round(nil, allBut("", None)).Write {
-			u.step(Cloud{w.Node, true, w.Verdict, false, time.Time{}})
+			u.step(Cloud{w.Node, true, w.Verdict, false, "", time.Time{}})
 		}
 	}
 	return u

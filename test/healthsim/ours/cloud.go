@@ -22,6 +22,7 @@ type cloud struct {
 	lease   lease
 	verdict []vote.Answer
 	cut     []bool          // by the verdict's evidence
+	by      []string        // who wrote it
 	kept    [][]vote.Cloud  // what each node was told last of each: of a file, after a restart
 	posted  []time.Duration // when a kubelet was heard last
 	lost    []bool          // NotReady
@@ -29,7 +30,7 @@ type cloud struct {
 
 func (c *cloud) begin(u *Unit) {
 	n := u.w.Len()
-	*c = cloud{u: u, lease: lease{holder: nobody}, verdict: make([]vote.Answer, n), cut: make([]bool, n), kept: make([][]vote.Cloud, n), posted: make([]time.Duration, n), lost: make([]bool, n)}
+	*c = cloud{u: u, lease: lease{holder: nobody}, verdict: make([]vote.Answer, n), cut: make([]bool, n), by: make([]string, n), kept: make([][]vote.Cloud, n), posted: make([]time.Duration, n), lost: make([]bool, n)}
 	c.monitor()
 }
 
@@ -56,7 +57,7 @@ func (c *cloud) mirror(i, node int) {
 	if a := &c.u.nodes[i]; a.Machine == nil || !a.up {
 		return
 	}
-	word := vote.Cloud{Node: c.u.w.Name(node), Ready: !c.lost[node], Verdict: c.verdict[node], Cut: c.cut[node]}
+	word := vote.Cloud{Node: c.u.w.Name(node), Ready: !c.lost[node], Verdict: c.verdict[node], Cut: c.cut[node], By: c.by[node]}
 	if c.u.w.Len() <= many {
 		if c.kept[i] == nil {
 			c.kept[i] = make([]vote.Cloud, c.u.w.Len())
@@ -98,10 +99,10 @@ func (c *cloud) write(by int, w vote.Write) {
 	same := c.verdict[node] == w.Verdict
 	c.u.w.Wrote(same)
 	c.u.w.Tracef("%s writes of %s: well %s, cut %t, by %+v", c.u.w.Name(by), w.Node, w.Verdict, w.Cut, w.Proof)
-	if same && c.cut[node] == w.Cut {
+	if same && c.cut[node] == w.Cut && c.by[node] == c.u.w.Name(by) {
 		return // new evidence alone
 	}
-	c.verdict[node], c.cut[node] = w.Verdict, w.Cut
+	c.verdict[node], c.cut[node], c.by[node] = w.Verdict, w.Cut, c.u.w.Name(by)
 	c.u.w.Stands(node, w.Verdict == vote.No)
 	c.publish(node)
 }
