@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -114,7 +115,7 @@ func New(cfg Config, c Checker, cloud Cloud, m *Metrics) (*Daemon, error) {
 	return &Daemon{
 		cfg: cfg, checker: c, cloud: cloud, metrics: m, do: make(chan func(time.Time), 64), may: make(chan bool, 1), quits: make(chan Quit, 1),
 		machine: vote.New(cfg.Vote), addrs: map[string]netip.Addr{}, moved: map[string]spokenAt{}, told: map[string]Member{}, notes: map[vote.Note]time.Time{},
-		writes: writes{map[string]unwritten{}, map[string]bool{}},
+		writes: writes{map[string]unwritten{}, map[string]bool{}, map[string]bool{}},
 	}, nil
 }
 
@@ -254,6 +255,7 @@ func (d *Daemon) take(now time.Time, u Unit) {
 		d.step(now, vote.Cloud{Node: m.Name, Ready: !m.Lost, Verdict: vote.AnswerOf(m.Verdict), Cut: m.Cut, By: m.By, Since: m.since})
 	}
 	d.told = known
+	maps.DeleteFunc(d.writes.lost, func(name string, _ bool) bool { return !known[name].Lost })
 	d.metrics.members.Set(float64(len(list)))
 }
 

@@ -51,12 +51,13 @@ const (
 type writes struct {
 	wait map[string]unwritten // the newest
 	now  map[string]bool      // under way
+	lost map[string]bool      // to the cloud, and one of these was written since
 }
 
 type unwritten struct {
 	Verdict
 	at    time.Time // when it was decided
-	news  bool      // the cloud has another verdict, or none, or does not know that it is cut
+	news  bool      // the cloud has another verdict, or none, or does not know that it is cut, or it is lost since
 	due   time.Time
 	tries int // that failed
 }
@@ -102,7 +103,8 @@ func (d *Daemon) write(now time.Time, w vote.Write) {
 		Yes: w.Proof.Yes, No: w.Proof.No, Of: w.Proof.Of, Exact: w.Proof.Exact, Cut: w.Cut, View: w.View, By: d.cfg.Vote.Self, At: now,
 	}.String()
 	told := d.told[v.Node]
-	d.writes.wait[v.Node] = unwritten{Verdict: v, at: now, due: now, news: vote.AnswerOf(told.Verdict) != w.Verdict || told.Cut != w.Cut}
+	news := vote.AnswerOf(told.Verdict) != w.Verdict || told.Cut != w.Cut || told.Lost && !d.writes.lost[v.Node]
+	d.writes.wait[v.Node] = unwritten{Verdict: v, at: now, due: now, news: news}
 }
 
 // isMember reports whether a Node of a name and UID is in the unit.
@@ -138,6 +140,9 @@ func (d *Daemon) flush(now time.Time) {
 // be one with who writes the Node often; of another UID the list tells.
 func (d *Daemon) written(now time.Time, u unwritten, err error) {
 	delete(d.writes.now, u.Node)
+	if err == nil && d.told[u.Node].Lost {
+		d.writes.lost[u.Node] = true
+	}
 	if err != nil && u.tries == 0 {
 		d.cfg.Log.Warn("a verdict was not written; it is tried again, while it counts", obs.KeyNode, u.Node, obs.KeyErr, err)
 	}

@@ -159,38 +159,51 @@ func TestAConflict(t *testing.T) {
 	})
 }
 
-// A node that is cut while the verdicts of many others are written anew comes before these.
+// A node that is cut, or lost to the cloud though it says nothing of itself, while the verdicts of many others
+// are written anew comes before these.
 func TestNewsIsWrittenFirst(t *testing.T) {
-	withBalky(t, 30, "a-0", func(t *testing.T, b *balky, s *site, u Unit) {
-		for i := 1; i < 29; i++ {
-			s.daemons[u.Members[i].Name].SetUplink(t.Context(), false)
-		}
-		time.Sleep(30 * time.Second)
-		for i := 1; i < 29; i++ {
-			u.Members[i].Cut = true
-		}
-		s.daemons["a-0"].SetUnit(t.Context(), u.clone())
-		b.setUp(4*time.Second, func(Verdict) error { return nil })
-		busy := func() bool {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return b.now == mostWriting && len(b.tried) == mostWriting
-		}
-		for wait := 0; !busy(); wait++ {
-			if wait == 120 {
-				t.Fatal("none is written anew")
-			}
-			time.Sleep(time.Second)
-		}
-		cut := time.Now()
-		s.daemons["a-29"].SetUplink(t.Context(), false)
-		time.Sleep(20 * time.Second)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if at := b.tried["a-29"]; len(at) == 0 || at[0].Sub(cut) > 5*time.Second || len(b.tried) < 29 {
-			t.Errorf("it is written %v after the others began at %s; of %d nodes some are", at, cut, len(b.tried))
-		}
-	})
+	const last = "a-59"
+	for name, happens := range map[string]func(t *testing.T, s *site, u Unit){
+		"cut": func(t *testing.T, s *site, _ Unit) { s.daemons[last].SetUplink(t.Context(), false) },
+		"lost": func(t *testing.T, s *site, u Unit) {
+			u.Members[59].Lost = true
+			s.daemons["a-0"].SetUnit(t.Context(), u.clone())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withBalky(t, 60, "a-0", func(t *testing.T, b *balky, s *site, u Unit) {
+				for i := 1; i < 59; i++ {
+					s.daemons[u.Members[i].Name].SetUplink(t.Context(), false)
+				}
+				time.Sleep(30 * time.Second)
+				for i := 1; i < 59; i++ {
+					u.Members[i].Cut, u.Members[i].Lost = true, true
+				}
+				s.daemons["a-0"].SetUnit(t.Context(), u.clone())
+				time.Sleep(2 * time.Minute) // it is written since they are lost
+				b.setUp(4*time.Second, func(Verdict) error { return nil })
+				busy := func() bool {
+					b.mu.Lock()
+					defer b.mu.Unlock()
+					return b.now == mostWriting && len(b.tried) == mostWriting
+				}
+				for wait := 0; !busy(); wait++ {
+					if wait == 120 {
+						t.Fatal("none is written anew")
+					}
+					time.Sleep(time.Second)
+				}
+				began := time.Now()
+				happens(t, s, u)
+				time.Sleep(40 * time.Second)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if at := b.tried[last]; len(at) == 0 || at[0].Sub(began) > 17*time.Second || len(b.tried) < 59 {
+					t.Errorf("it is written %v after the others began at %s; of %d nodes some are", at, began, len(b.tried))
+				}
+			})
+		})
+	}
 }
 
 // Many lose their uplinks at once: some verdicts are written at a time, and all are in the end. Who
