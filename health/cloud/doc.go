@@ -10,6 +10,9 @@
 // that is voted dead are marked and the node is tainted, though its own queue is busy with
 // nodes that are kept.
 //
+// Votes are taken as they were written, and not only the last of each look: nobody hides another one's
+// by writing over it.
+//
 // The list is written first, and nothing waits for a write of a node or a pod: the shield ends
 // where the list is not renewed. What was not heard of for a while, by a controller that begins
 // or by one that the API server did not answer, gives up nobody.

@@ -209,7 +209,7 @@ func (k *Keeper) look(ctx context.Context, now time.Time) {
 	if !k.world.met {
 		k.world.meet(now)
 	}
-	keep, counts := map[string]bool{}, map[shield.Action]int{}
+	keep, counts, longest := map[string]bool{}, map[shield.Action]int{}, time.Duration(0)
 	actions := make(map[string]shield.Action, len(k.world.nodes))
 	names := slices.Sorted(maps.Keys(k.world.nodes))
 	for _, name := range names {
@@ -223,6 +223,7 @@ func (k *Keeper) look(ctx context.Context, now time.Time) {
 		k.world.decided(now, name, action, !k.young(now))
 		if action.Keeps() {
 			keep[name] = true
+			longest = max(longest, k.world.nodes[name].lostFor(now))
 		}
 	}
 	if now.Sub(k.begun) <= unmet {
@@ -232,7 +233,7 @@ func (k *Keeper) look(ctx context.Context, now time.Time) {
 			}
 		}
 	}
-	k.metrics.set(counts)
+	k.metrics.set(counts, longest)
 	before := k.listed
 	k.write(ctx, now, keep)
 	given := k.given()

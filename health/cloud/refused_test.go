@@ -10,10 +10,16 @@ import (
 )
 
 // faults are how many watches are said to be at fault.
-func (r *rig) faults() (n float64) {
+func (r *rig) faults() float64 {
+	r.t.Helper()
+	return r.gauge(r.metrics.faults)
+}
+
+// gauge is the sum of what a gauge shows.
+func (r *rig) gauge(of prometheus.Collector) (n float64) {
 	r.t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(r.metrics.faults)
+	registry.MustRegister(of)
 	families, err := registry.Gather()
 	if err != nil {
 		r.t.Fatal(err)

@@ -1,6 +1,8 @@
 package cloud
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,6 +14,7 @@ import (
 // Metrics are what is counted.
 type Metrics struct {
 	nodes    *prometheus.GaugeVec
+	kept     prometheus.Gauge
 	writes   *prometheus.CounterVec
 	policies *prometheus.GaugeVec
 	unitless prometheus.Gauge
@@ -24,6 +27,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "gridmesh_health_nodes", Help: "Nodes by what is to become of them: shield, hold, hold bound, suspect, evict.",
 		}, []string{"action"}),
+		kept: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "gridmesh_health_kept_seconds", Help: "For how long the node is lost that is lost the longest of those whose pods are kept, all or some; 0 where none is.",
+		}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gridmesh_health_writes_total", Help: "What was written for node health: the list, the table of units, admission policies, pods' conditions, evictions, taints.",
 		}, []string{"what", "result"}),
@@ -37,7 +43,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "gridmesh_health_watch_faults", Help: "1 where the API server does not tell of what node health goes by: nodes, leases. Nobody is given up then.",
 		}, []string{"watch"}),
 	}
-	r.MustRegister(m.nodes, m.writes, m.policies, m.unitless, m.faults)
+	r.MustRegister(m.nodes, m.kept, m.writes, m.policies, m.unitless, m.faults)
 	m.heard(nil, nil)
 	for _, state := range []string{"kept", "unserved", "failed"} {
 		m.policies.WithLabelValues(state)
@@ -49,7 +55,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) set(counts map[shield.Action]int) {
+func (m *Metrics) set(counts map[shield.Action]int, kept time.Duration) {
+	m.kept.Set(kept.Seconds())
 	for _, a := range []shield.Action{shield.Shield, shield.Hold, shield.HoldBound, shield.Suspect, shield.Evict} {
 		m.nodes.WithLabelValues(a.String()).Set(float64(counts[a]))
 	}

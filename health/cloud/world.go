@@ -211,6 +211,14 @@ func (w *world) tidy(name string) {
 func (n *node) lost() bool  { return n.ready == corev1.ConditionUnknown }
 func (n *node) alive() bool { return !n.lost() }
 
+// lostFor is for how long the cloud has not heard a node; 0 where it does.
+func (s *seen) lostFor(now time.Time) time.Duration {
+	if s.alive() {
+		return 0
+	}
+	return now.Sub(s.past.Since)
+}
+
 // meet notes what nodes that were found tell of each other, once all are.
 func (w *world) meet(now time.Time) {
 	w.met = true

@@ -42,8 +42,9 @@
 // them where the node is on the list that it finds, or the API server says when it took the verdict.
 //
 // That a node is well counts by who speaks for the unit, too, and from more who see it than do not. What
-// does not count, and none, is passed over: the last vote that did stands, as old as it is. So nobody who
-// does not speak for a unit ends a shield, or begins one.
+// does not count, and none, is passed over: the last vote that did stands, as old as it is, and what it
+// rests on; one that was written over before it was known who led counts once that is. So nobody who
+// does not speak for a unit ends a shield, or begins one, or hides what who speaks says.
 //
 // Who begins to look, or was not told how nodes are, counts a unit as one without uplink before it
 // counts as one in which nobody votes: whom the cloud seems to hear may be long gone.
