@@ -88,3 +88,30 @@ func TestWhoseDeathsCount(t *testing.T) {
 		t.Error("one that begins does not know who led, and counts not all")
 	}
 }
+
+// Who writes over a death makes no new one of it: else a node that is dead for long would spend the budget for ever.
+func TestADeathIsNoNewer(t *testing.T) {
+	u := of(20, 10)
+	u.step(Uplink{true})
+	leader, liar, victim := u.rank(3), u.rank(19), u.rank(11)
+	for _, from := range []string{u.rank(0), leader} {
+		u.step(Delivered{from, true, Reply{Leader: leader, Leads: from == leader}})
+	}
+	u.round(nil, allBut("", None))
+	u.step(Cloud{Node: victim, Verdict: No, By: leader})
+	at := u.now
+	for _, over := range []Answer{No, Yes, None} {
+		u.round(nil, allBut("", None))
+		u.step(Cloud{Node: victim, Verdict: over, By: liar})
+		u.round(nil, allBut("", None))
+		u.step(Cloud{Node: victim, Verdict: No, By: leader})
+		if d := u.budget.paid[u.view.member(victim)]; d == nil || d.over || !d.at.Equal(at) {
+			t.Errorf("after %s of another one it is %+v, and died at %s", over, d, at)
+		}
+	}
+	u.step(Cloud{Node: victim, Verdict: Yes, By: leader})
+	u.round(nil, allBut("", None))
+	if d := u.budget.paid[u.view.member(victim)]; d == nil || !d.over {
+		t.Errorf("it came back, and is %+v", d)
+	}
+}

@@ -27,7 +27,8 @@ type Machine struct {
 	led             time.Time       // when that was true
 	leaders         [2]string       // who led last, this node or another by more than its own word, and who before
 
-	unsure map[string]word // of deaths: who wrote it was not known to lead
+	deaths map[string]bool // whom the cloud calls dead, by the last word of who led
+	unsure map[string]word // the cloud's since, by who was not known to lead
 
 	heard    map[string]*heard
 	words    map[string]time.Time // when a node last said something itself, or was first seen to be lost
@@ -63,7 +64,7 @@ type verdict struct {
 // New makes a machine that knows nobody.
 func New(cfg Config) *Machine {
 	return &Machine{
-		cfg: cfg, view: NewView(nil, cfg.Observers), missed: map[string]int{}, silent: map[string]int{}, ups: map[string]bool{}, dead: map[string]bool{}, unsure: map[string]word{},
+		cfg: cfg, view: NewView(nil, cfg.Observers), missed: map[string]int{}, silent: map[string]int{}, ups: map[string]bool{}, dead: map[string]bool{}, deaths: map[string]bool{}, unsure: map[string]word{},
 		heard: map[string]*heard{}, words: map[string]time.Time{}, holders: map[string]bool{}, suspects: map[string]int{}, doubted: map[string]time.Time{}, cloud: map[string]Cloud{}, verdicts: map[string]verdict{},
 		asking: map[int64]*question{}, last: map[string]last{}, budget: budget{map[Member]*death{}},
 	}
@@ -109,12 +110,8 @@ func (m *Machine) ready(now time.Time, e Cloud) {
 		return
 	}
 	was, told := m.cloud[e.Node]
-	switch {
-	case e.Verdict != No || m.isDeath(was) || !m.view.Has(e.Node):
-	case m.isDeath(e):
-		m.budget.declared(now, m.view.member(e.Node))
-	default:
-		m.unsure[e.Node] = word{e.By, now}
+	if m.view.Has(e.Node) {
+		m.heardOf(now, e)
 	}
 	if !e.Ready && (!told || was.Ready) {
 		m.lostAt(now, e, told) // by all that are told, for any of them may lead later
@@ -122,16 +119,23 @@ func (m *Machine) ready(now time.Time, e Cloud) {
 	m.cloud[e.Node] = e
 }
 
-// isDeath reports whether a node was declared dead by who leads or led before, or by anybody where that is not
-// known: what any other member writes spends nothing of the budget.
-func (m *Machine) isDeath(e Cloud) bool {
-	return e.Verdict == No && (m.leaders[0] == "" || e.By != "" && (e.By == m.cfg.Self || slices.Contains(m.leaders[:], e.By)))
+// word is what stands of a node, and when that was told.
+type word struct {
+	Cloud
+	at time.Time
 }
 
-// word is who wrote something, and when that was told.
-type word struct {
-	by string
-	at time.Time
+// heardOf counts a death where who leads wrote it, as far as is known, or who led before, or this node; or anybody
+// where nobody is known to have led. What other members write spends nothing of the budget, and ends no death.
+func (m *Machine) heardOf(now time.Time, e Cloud) {
+	if m.leaders[0] != "" && (e.By == "" || e.By != m.cfg.Self && !slices.Contains(m.leaders[:], e.By)) {
+		m.unsure[e.Node] = word{e, now}
+		return
+	}
+	if delete(m.unsure, e.Node); e.Verdict == No && !m.deaths[e.Node] {
+		m.budget.declared(now, m.view.member(e.Node))
+	}
+	m.deaths[e.Node] = e.Verdict == No
 }
 
 // ledBy notes who leads. What that one wrote before it was known to counts, too.
@@ -141,12 +145,13 @@ func (m *Machine) ledBy(now time.Time, leader string) {
 	}
 	m.leaders = [2]string{leader, m.leaders[0]}
 	for name, w := range m.unsure {
-		if w.by == leader && now.Sub(w.at) < m.cfg.Window {
+		if w.By != leader {
+			continue
+		}
+		if m.deaths[name] = w.Verdict == No; w.Verdict == No && now.Sub(w.at) < m.cfg.Window {
 			m.budget.note(now, m.view.member(name))
 		}
-		if w.by == leader || now.Sub(w.at) >= m.cfg.Window {
-			delete(m.unsure, name)
-		}
+		delete(m.unsure, name)
 	}
 }
 
@@ -176,7 +181,7 @@ func (m *Machine) mourn(now time.Time, name string) {
 // knownDead reports whether a node is dead by what this node knows, or by what stands in the
 // cloud: without an uplink who leads knows more.
 func (m *Machine) knownDead(now time.Time, name string) bool {
-	return m.isDead(now, name) || m.isDeath(m.cloud[name]) && (m.up || !m.wordStands(now))
+	return m.isDead(now, name) || m.deaths[name] && (m.up || !m.wordStands(now))
 }
 
 // members takes who is in the unit, and forgets who is not, and who is another one now.
@@ -199,6 +204,7 @@ func (m *Machine) members(now time.Time, of *View) {
 	forget(m.suspects, gone)
 	forget(m.doubted, gone)
 	forget(m.cloud, gone)
+	forget(m.deaths, gone)
 	forget(m.unsure, gone)
 	forget(m.verdicts, gone)
 	forget(m.last, gone)
@@ -216,6 +222,9 @@ func (m *Machine) members(now time.Time, of *View) {
 	clear(m.asking)
 	m.waiting = nil
 	for _, name := range of.Names() {
+		if e, told := m.cloud[name]; told && !was.Has(name) {
+			m.heardOf(now, e)
+		}
 		m.mourn(now, name)
 	}
 	m.quorum.until = time.Time{} // more than half are another number
