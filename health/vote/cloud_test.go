@@ -136,7 +136,8 @@ func (s *network) write(by string, w Write) {
 
 // pay counts the deaths of the last window, but those that were over before all were told what
 // changes: who was not may lead, and say so to who writes. Of two each may lead, and who was
-// in the dark until now declared somebody dead there, and is not told yet whom others did.
+// in the dark until now declared somebody dead there, and is not told yet whom others did. Who did
+// not hear that another one led counts nothing of what that one wrote.
 func (s *network) pay(by string, w Write) {
 	cfg, who, synced, known := Default(""), Member{w.Node, w.UID}, began, false
 	for _, n := range s.nodes {
@@ -148,10 +149,12 @@ func (s *network) pay(by string, w Write) {
 		known = known || d.Member == who && s.now.Sub(d.at) < cfg.Window
 		return d.Member == who || s.now.Sub(d.at) >= cfg.Window
 	})
-	s.deaths = append(s.deaths, &declared{Member: who, at: s.now})
+	s.deaths = append(s.deaths, &declared{Member: who, by: by, at: s.now})
 	spent := 0
 	for _, d := range s.deaths {
-		if d.over.IsZero() || d.over.After(synced) {
+		n := s.nodes[by]
+		told := n.budget.paid[d.Member] != nil || slices.Contains(n.leaders[:], d.by)
+		if told && (d.over.IsZero() || d.over.After(synced)) {
 			spent++
 		}
 	}

@@ -119,17 +119,24 @@ func (m *Machine) ready(now time.Time, e Cloud) {
 	m.cloud[e.Node] = e
 }
 
-// word is what stands of a node, and when that was told.
+// word is what somebody wrote of a node, and when it was told that that one wrote that it is dead.
 type word struct {
 	Cloud
-	at time.Time
+	died time.Time // zero for never
 }
 
 // heardOf counts a death where who leads wrote it, as far as is known, or who led before, or this node; or anybody
 // where nobody is known to have led. What other members write spends nothing of the budget, and ends no death.
 func (m *Machine) heardOf(now time.Time, e Cloud) {
 	if m.leaders[0] != "" && (e.By == "" || e.By != m.cfg.Self && !slices.Contains(m.leaders[:], e.By)) {
-		m.unsure[e.Node] = word{e, now}
+		w := word{Cloud: e}
+		switch before := m.unsure[e.Node]; {
+		case e.Verdict == No:
+			w.died = now
+		case before.By == e.By:
+			w.died = before.died // it is over by now, and was one
+		}
+		m.unsure[e.Node] = w
 		return
 	}
 	if delete(m.unsure, e.Node); e.Verdict == No && !m.deaths[e.Node] {
@@ -148,7 +155,7 @@ func (m *Machine) ledBy(now time.Time, leader string) {
 		if w.By != leader {
 			continue
 		}
-		if m.deaths[name] = w.Verdict == No; w.Verdict == No && now.Sub(w.at) < m.cfg.Window {
+		if m.deaths[name] = w.Verdict == No; now.Sub(w.died) < m.cfg.Window {
 			m.budget.note(now, m.view.member(name))
 		}
 		delete(m.unsure, name)

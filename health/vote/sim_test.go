@@ -67,6 +67,7 @@ type write struct {
 // declared is a death that the cloud was told of, last.
 type declared struct {
 	Member
+	by       string
 	at, over time.Time
 }
 
