@@ -39,10 +39,11 @@ type Client struct {
 
 	unbound rest.Interface // of no rate, for paths
 
-	host   func() string // "https://10.0.0.1:6443"; "" while it is not known
-	usable func() (ever bool, fault error)
-	moves  func() int64
-	config string // who says so: "kubeconfig /etc/gridmesh/kubeconfig"
+	host    func() string // "https://10.0.0.1:6443"; "" while it is not known
+	usable  func() (ever bool, fault error)
+	moves   func() int64
+	servers func() []netip.Addr
+	config  string // who says so: "kubeconfig /etc/gridmesh/kubeconfig"
 }
 
 // LogTo sends client-go's own log where ours goes, as debug lines: it writes
@@ -94,6 +95,7 @@ type Options struct {
 	Check func(netip.Addr) error
 
 	moveWithin time.Duration // how soon watches end where another address is given; 0: movedWithin
+	dialled    *servers
 }
 
 // Connect reads a kubeconfig ("" for in-cluster credentials), and reads it again where it
@@ -112,6 +114,7 @@ const readIn = 10 * time.Second
 // Late is Connect for who goes on without: there is a client also where the configuration
 // cannot be used yet. The error is why, and that of each request until it can be.
 func Late(o Options) (*Client, error) {
+	o.dialled = &servers{}
 	by := inCluster
 	if o.Kubeconfig != "" {
 		by = "kubeconfig " + o.Kubeconfig
@@ -127,7 +130,7 @@ func Late(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.host, c.usable, c.moves = f.host, f.usable, f.moves.Load
+	c.host, c.usable, c.moves, c.servers = f.host, f.usable, f.moves.Load, o.dialled.all
 	return c, unread
 }
 
@@ -157,9 +160,14 @@ func (o *Options) load() (*rest.Config, error) {
 	}
 	if o.Control != nil {
 		// But for that as client-go's own.
-		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: o.Control}).DialContext
+		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: o.dialled.noting(o.Control)}).DialContext
 	}
-	if ip, ok := hostIP(cfg.Host); ok && o.Check != nil {
+	ip, ok := hostIP(cfg.Host)
+	if !ok {
+		return cfg, nil
+	}
+	o.dialled.note(ip.WithZone(""))
+	if o.Check != nil {
 		return cfg, o.Check(ip)
 	}
 	return cfg, nil

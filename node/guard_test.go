@@ -105,7 +105,7 @@ func TestTheGuardIsJudgedAgainWithTheCluster(t *testing.T) {
 // A range of the source in which this node's pods are, or its loopback, is not guarded: what was is, in its place,
 // and all is as it says when it is corrected. What is guarded already, when pods come into it, stays so.
 func TestARangeOfTheSourceThatCutsOffPods(t *testing.T) {
-	for _, wrong := range []string{"10.0.0.0/8", "10.244.0.0/16", "0.0.0.0/0", "127.0.0.0/16", "::/0"} {
+	for _, wrong := range []string{"10.0.0.0/8", "10.244.0.0/16", "0.0.0.0/0", "127.0.0.0/16", "::/0", "10.200.0.0/24", "fd00:200::/64"} {
 		for name, begin := range map[string]func(t *testing.T, r *rig){
 			"while it runs":         func(t *testing.T, r *rig) { r.mustStart(t); r.publish(webOnly()) },
 			"beside the rules":      func(t *testing.T, r *rig) { servedBefore(t, r) },
@@ -115,7 +115,9 @@ func TestARangeOfTheSourceThatCutsOffPods(t *testing.T) {
 			t.Run(name+" "+wrong, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					r := newRig(t)
-					r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{Pods: prefixes("10.244.1.0/24")}
+					r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{
+						Pods: prefixes("10.244.1.0/24"), At: []netip.Addr{netip.MustParseAddr("10.200.0.1"), netip.MustParseAddr("fd00:200::1")},
+					}
 					want := prefixes("10.96.0.0/16", "10.97.0.0/16")
 					if begin(t, r); name == "nothing was before it" {
 						want = prefixes("10.96.0.10/32", "10.97.0.0/16")
@@ -148,6 +150,28 @@ func TestARangeOfTheSourceThatCutsOffPods(t *testing.T) {
 			})
 		}
 	}
+}
+
+// An agent may ask the API server by its ClusterIP, which is in a right range.
+func TestARangeWithTheClusterIPOfTheAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ip := netip.MustParseAddr("10.96.0.1")
+		r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{Pods: prefixes("10.244.1.0/24"), At: []netip.Addr{ip}}
+		o := webOnly()
+		o.Builder().SetServiceCIDRs(prefixes("10.96.0.0/16"))
+		o.Builder().SetService(&topology.Service{
+			Key: topology.ObjectKey{Namespace: "default", Name: "kubernetes"}, ClusterIPs: []netip.Addr{ip},
+			Ports: []topology.ServicePort{{Name: "https", Protocol: topology.TCP, Port: 443}},
+		})
+		r.source.Publish(o.Snapshot())
+		r.mustStart(t)
+		after(time.Minute)
+		guarded(t, r, prefixes("10.96.0.0/16")...)
+		if found := r.agent.status().Findings; len(found) > 0 {
+			t.Errorf("found %v", found)
+		}
+	})
 }
 
 // It is so at a first start, where the ranges are told before the pods; and the finding stays, whatever is written

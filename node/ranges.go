@@ -29,8 +29,8 @@ func (c *cidrs) finding() (list []capture.Finding) {
 	return list
 }
 
-// believeRanges has no range of a source guarded in which this node's own pods are, or its loopback, unless it
-// was before: as a flag it would keep an agent from starting. What was guarded stays so then, for it is not known
+// believeRanges has no range of a source guarded in which this node's own pods are, its loopback or the API server,
+// unless it was before: as a flag it would keep an agent from starting, and nobody without an API server hears the cure. What was guarded stays so then, for it is not known
 // what was meant. As long as it is not known which pods there are, nothing that may hold them counts as what was.
 func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	c := &l.cidrs
@@ -42,7 +42,7 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	}
 	c.begun = c.begun || l.restored != nil || l.unread.state == nil // else it may come yet
 	pods := slices.Concat(l.pods, l.writtenPods())
-	own, before := slices.Concat(pods, loopback), c.base
+	own, before := slices.Concat(pods, loopback, l.servers(snap)), c.base
 	if !c.known {
 		before = slices.DeleteFunc(slices.Clone(before), func(p netip.Prefix) bool { return slices.ContainsFunc(own, p.Overlaps) })
 	}
@@ -55,6 +55,20 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	out.ServiceCIDRs = guard.Merge(before, slices.DeleteFunc(slices.Clone(snap.ServiceCIDRs), func(p netip.Prefix) bool { return slices.Contains(c.wrong, p) }))
 	c.made = &out
 	return c.made
+}
+
+// servers are where the API server is asked. Its ClusterIP is none: that is guarded as any.
+func (l *loop) servers(snap *topology.Snapshot) (list []netip.Prefix) {
+	if l.parts.Cluster == nil {
+		return nil
+	}
+	api, _ := snap.Services.Get(topology.ObjectKey{Namespace: "default", Name: "kubernetes"})
+	for _, ip := range l.parts.Cluster.Servers() {
+		if api == nil || api.Service == nil || !slices.Contains(api.Service.ClusterIPs, ip) {
+			list = append(list, netip.PrefixFrom(ip, ip.BitLen()))
+		}
+	}
+	return list
 }
 
 // writtenPods are this node's by the manifests that the newest snapshot is of: they come to the loop later.

@@ -94,7 +94,7 @@ func Refused(ranges, before []netip.Prefix) capture.Finding {
 
 // RefusedObject is told of ranges of a source that are not in force, for those of before are.
 func RefusedObject(ranges, before []netip.Prefix) capture.Finding {
-	return refused("ServiceCIDR", "pods or its loopback", "none was before", cureObject, ranges, before)
+	return refused("ServiceCIDR", "pods, its loopback or its API server", "none was before", cureObject, ranges, before)
 }
 
 func refused(what, own, none, cure string, ranges, before []netip.Prefix) capture.Finding {

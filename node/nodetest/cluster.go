@@ -31,6 +31,7 @@ type API struct {
 	Latency time.Duration      // of every answer
 	Pods    []netip.Prefix     // of the node
 	IPs     []netip.Addr       // of the node
+	At      []netip.Addr       // where it was looked for
 	Policy  bool               // there is a NetworkPolicy
 	Away    error              // not nil: it does not answer, and this is why
 	Deaf    error              // not nil: it keeps no watch of policies, and this is why
@@ -163,6 +164,13 @@ func (a *API) AwaitNetworkPolicy(ctx context.Context, _ string, most time.Durati
 
 // Reachable implements node.Cluster.
 func (a *API) Reachable(ctx context.Context) error { return a.answer(ctx) }
+
+// Servers implements node.Cluster.
+func (a *API) Servers() []netip.Addr {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.At
+}
 
 // NodeReport implements node.Cluster.
 func (a *API) NodeReport(ctx context.Context, node string, first uint64) (uint64, error) {
