@@ -81,10 +81,10 @@ func mistyped(name string) bool {
 }
 
 // expected reports whether a prefix is gridmesh's, SuperEdge's or Kubernetes'
-// own; below the last, everybody has annotations.
+// own, that of Services too; else below the last, everybody has annotations.
 func expected(prefix string) bool {
 	prefix = strings.ToLower(prefix)
-	return prefix == "kubernetes.io" || prefix == "k8s.io" ||
+	return prefix == "kubernetes.io" || prefix == "k8s.io" || prefix == "service.kubernetes.io" ||
 		slices.ContainsFunc([]string{names.Domain, names.SuperEdgeDomain}, func(domain string) bool {
 			return prefix == domain || strings.HasSuffix(prefix, "."+domain)
 		})

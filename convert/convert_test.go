@@ -368,7 +368,7 @@ func TestMistyped(t *testing.T) {
 		"topolgyKeys": true, "topologyKyes": true, "toplogyKey": true, "TopologyKeyss": true,
 		"superedge.io/topologyKeys": true, "superedge.io/topology-key": true, "gridmesh.io/topologyKeys": true,
 		"SuperEdge.io/topologyKeys": true, "apps.superedge.io/topologyKeys": true, "kubernetes.io/topology-keys": true,
-		"service.kubernetes.io/topology-keys": false, "descheduler.kubernetes.io/topologyKey": false, "scheduler.k8s.io/topologyKey": false,
+		"service.kubernetes.io/topology-keys": true, "service.kubernetes.io/topologyKeys": true, "descheduler.kubernetes.io/topologyKey": false, "scheduler.k8s.io/topologyKey": false,
 		"example.com/topologyKeys": false, "gridmesh.io.example.com/topologyKeys": false, "notgridmesh.io/topologyKeys": false,
 		"topology": false, "keys": false, "": false, "/": false, "superedge.io/": false, "topologyMode": false, "topologySpread": false,
 		"service.kubernetes.io/topology-mode": false, "service.kubernetes.io/topology-aware-hints": false,

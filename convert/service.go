@@ -57,7 +57,7 @@ func Service(s *corev1.Service) *topology.Service {
 		}
 		proto, ok := protocol(p.Protocol)
 		if !ok {
-			problem.refuse(fmt.Sprintf("spec.ports[%d].protocol", i), "%q is not known and is not served; use TCP or UDP", p.Protocol)
+			problem.refuse(fmt.Sprintf("spec.ports[%d].protocol", i), "%q is not known and is not served; use TCP, UDP or SCTP", p.Protocol)
 			continue
 		}
 		next := topology.ServicePort{Name: p.Name, Protocol: proto, Port: port}

@@ -38,7 +38,7 @@ func Slice(s *discoveryv1.EndpointSlice) *topology.Slice {
 		proto := topology.TCP
 		if p.Protocol != nil {
 			if proto, ok = protocol(*p.Protocol); !ok {
-				problem.refuse(fmt.Sprintf("ports[%d].protocol", i), "%q is not known and is left out; use TCP or UDP", *p.Protocol)
+				problem.refuse(fmt.Sprintf("ports[%d].protocol", i), "%q is not known and is left out; use TCP, UDP or SCTP", *p.Protocol)
 				continue
 			}
 		}

@@ -22,7 +22,11 @@ func load(rules *clientcmd.ClientConfigLoadingRules, context, by string) (cfg *r
 	if raw, err = loader.RawConfig(); err != nil {
 		return nil, raw, fmt.Errorf("read %s: %w", by, told(err))
 	}
-	if cfg, err = loader.ClientConfig(); err == nil {
+	cfg, err = loader.ClientConfig()
+	if field, text := nobody(&raw, context); err == nil && text != "" { // for client-go that is nobody in particular
+		err = fmt.Errorf("use %s: %s: %s", by, field, text)
+	}
+	if err == nil {
 		return cfg, raw, nil
 	}
 	if len(raw.Contexts)+len(raw.Clusters) == 0 && context == "" {
@@ -41,6 +45,7 @@ var cures = []struct{ part, cure string }{
 	{"yaml: ", "correct it, or give the file that kubectl uses"},
 	{"illegal base64", "correct certificate-authority-data, client-certificate-data and client-key-data, or name files without -data"},
 	{"PEM", "correct certificate-authority, client-certificate and client-key, which are PEM, or their -data"},
+	{"cannot unmarshal", "correct that field; what YAML takes for another type, as y, no or 123, is a name in quotes"},
 	{"host must be a URL", "write clusters[].cluster.server as https://192.0.2.1:6443"},
 }
 
@@ -81,6 +86,16 @@ func mistake(raw *clientcmdapi.Config, asked string) (field, text string) {
 		return fmt.Sprintf("clusters[%s].cluster.server", context.Cluster), "is empty; write the API server's address, as https://192.0.2.1:6443"
 	}
 	return "", ""
+}
+
+// nobody is the same of a user that does not exist.
+func nobody(raw *clientcmdapi.Config, asked string) (field, text string) {
+	name := cmp.Or(asked, raw.CurrentContext)
+	context := raw.Contexts[name]
+	if context == nil || context.AuthInfo == "" || raw.AuthInfos[context.AuthInfo] != nil {
+		return "", ""
+	}
+	return fmt.Sprintf("contexts[%s].context.user", name), fmt.Sprintf("names %q, which does not exist, and so the API server would be asked as nobody; %s", context.AuthInfo, choice(raw.AuthInfos))
 }
 
 // choice are the names that may be written instead.

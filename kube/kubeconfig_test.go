@@ -21,6 +21,8 @@ contexts: [{name: c0, context: {cluster: k0, user: u}}, {name: prod, context: {c
 		"no current context":    {"current-context: c0, ", "", "current-context: is empty, and does not say which cluster is meant; it may be c0, prod"},
 		"another one":           {"current-context: c0", "current-context: gone", `current-context: names "gone", which does not exist; it may be c0, prod`},
 		"no cluster of it":      {"cluster: k0", "cluster: k9", `contexts[c0].context.cluster: names "k9", which does not exist; it may be k0`},
+		"no user of it":         {"user: u}", "user: nobody}", `contexts[c0].context.user: names "nobody", which does not exist, and so the API server would be asked as nobody; it may be u`},
+		"no name":               {"current-context: c0", "current-context: y", "correct that field; what YAML takes for another type, as y, no or 123, is a name in quotes"},
 		"no server":             {`server: "https://192.0.2.1:6443"`, "", "clusters[k0].cluster.server: is empty; write the API server's address, as https://192.0.2.1:6443"},
 		"no URL":                {"https://192.0.2.1:6443", "htp://192.0.2.1:x", "write clusters[].cluster.server as https://"},
 		"no contexts":           {"contexts: [", "others: [", "contexts: there is none"},

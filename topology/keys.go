@@ -80,7 +80,7 @@ func ParseKeys(annotation *string) Keys {
 		return Keys{}
 	}
 	var list []string
-	if err := json.Unmarshal([]byte(*annotation), &list); err != nil {
+	if err := json.Unmarshal([]byte(*annotation), &list); err != nil || list == nil { // null is none
 		return malformed("is no JSON array of strings: %s", shorten(*annotation))
 	}
 	if len(list) == 0 {

@@ -10,7 +10,7 @@ func TestParseKeys(t *testing.T) {
 	for text, want := range map[string]string{
 		``: "", ` `: "", `[]`: "", `["site"]`: "site", `["a/b","*"]`: "a/b > *", `["site","site"]`: "site",
 		`site`: "(malformed)", `["*","site"]`: "(malformed)", `[""]`: "(malformed)", `["a b"]`: "(malformed)",
-		`["A.b/c"]`: "(malformed)", `["x/"]`: "(malformed)", `{"a":1}`: "(malformed)", `[1]`: "(malformed)", `null`: "",
+		`["A.b/c"]`: "(malformed)", `["x/"]`: "(malformed)", `{"a":1}`: "(malformed)", `[1]`: "(malformed)", `null`: "(malformed)", ` null `: "(malformed)",
 		`["-a"]`: "(malformed)", `["a-"]`: "(malformed)", `["a","b","c","d","e","f","g","h","i","j","k","l","m","n","o","p","q"]`: "(malformed)",
 	} {
 		if got := ParseKeys(&text).String(); got != want {
