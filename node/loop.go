@@ -34,7 +34,7 @@ type loop struct {
 	catalogs  *render.Cataloger
 	problems  report.ProblemIndex
 	served    report.PathIndex
-	elsewhere report.Elsewhere
+	unreached report.Unreached
 	labels    report.LabelIndex
 	guarded   guard.Endpoints
 	saver     statedir.Saver

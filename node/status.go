@@ -54,7 +54,7 @@ func (l *loop) publish() {
 	if l.live {
 		r.Source = report.Live
 	}
-	r.Elsewhere, r.MoreElsewhere = l.elsewhere.Next(l.view)
+	l.unreached.Fill(r, l.view)
 	l.metrics.elsewhere.Set(float64(len(r.Elsewhere) + r.MoreElsewhere))
 	if l.cfg.Datapath != topology.DatapathNone {
 		l.tellPaths(r, l.served.Next(l.view))

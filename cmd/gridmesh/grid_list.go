@@ -65,6 +65,7 @@ Units that are not as they should be are none: WRONG counts them.`,
 			in.noteNobody(plans)
 			in.noteIdle(plans)
 			in.noteNameless(plans)
+			in.noteUnanswered(among(plans))
 			problems = append(append(problems, in.unexplained(plans)...), in.stops(plans)...)
 			doc := map[string]any{"grids": rows, "problems": problemTexts(problems)}
 			return in.judge(in.own(problems), in.print(cmd.OutOrStdout(), doc, func(out io.Writer) error {
@@ -154,6 +155,7 @@ should be are none.`,
 			in.noteNobody([]plan.Plan{p})
 			in.noteIdle([]plan.Plan{p})
 			in.noteNameless([]plan.Plan{p})
+			in.noteUnanswered(among([]plan.Plan{p}))
 			problems = append(append(problems, in.unexplained([]plan.Plan{p})...), in.stops([]plan.Plan{p})...)
 			for _, s := range p.Steps {
 				if !wrong || s.Trouble() != "" {

@@ -69,6 +69,7 @@ registry has) it alone can say: ask it with kubectl apply --dry-run=server.`,
 			rows := stepRows(plans, time.Now())
 			problems = in.reviewed(problems)
 			in.noteEvictable()
+			in.noteUnanswered(func(grid string) bool { return in.given[grid] })
 			in.noteUnitKeys()
 			if changes {
 				rows = in.changesOf(rows)

@@ -172,14 +172,20 @@ func (in *gridInput) noteUnseen(plans []plan.Plan) {
 	}
 }
 
-// noteIdle says of grids that make nothing for want of Nodes that they do not.
-func (in *gridInput) noteIdle(plans []plan.Plan) {
+// among tells which grids are those of plans.
+func among(plans []plan.Plan) func(grid string) bool {
 	asked := map[string]bool{}
 	for _, p := range plans {
 		asked[p.Grid.String()] = true
 	}
+	return func(grid string) bool { return asked[grid] }
+}
+
+// noteIdle says of grids that make nothing for want of Nodes that they do not.
+func (in *gridInput) noteIdle(plans []plan.Plan) {
+	asked := among(plans)
 	for _, p := range plan.Idle(in.world) {
-		if asked[p.Object] {
+		if asked(p.Object) {
 			in.note("%s", p)
 		}
 	}
@@ -189,13 +195,20 @@ func (in *gridInput) noteIdle(plans []plan.Plan) {
 // as serviceName names a ServiceGrid and not its Service: neither the API server nor the
 // controller does. What manifests alone lack may be in the cluster.
 func (in *gridInput) noteNameless(plans []plan.Plan) {
-	asked := map[string]bool{}
-	for _, p := range plans {
-		asked[p.Grid.String()] = true
-	}
+	asked := among(plans)
 	for _, p := range plan.Review(in.world) {
 		absent := in.world.Part && strings.Contains(p.Text, "there is no such Service here")
-		if asked[p.Object] && strings.HasSuffix(p.Field, ".serviceName") && !absent {
+		if asked(p.Object) && strings.HasSuffix(p.Field, ".serviceName") && !absent {
+			in.note("%s", p)
+		}
+	}
+}
+
+// noteUnanswered names grids' Services that answer nobody, as far as the pods of grids go: a selector
+// or a targetPort that is mistyped no API server refuses, and the controller makes it as it is.
+func (in *gridInput) noteUnanswered(asked func(grid string) bool) {
+	for _, p := range plan.Unanswered(in.world) {
+		if asked(p.Object) {
 			in.note("%s", p)
 		}
 	}

@@ -115,6 +115,21 @@ func (w *world) whyKernel(instead bool) (list []string) {
 	return list
 }
 
+// pathOf names what serves a frontend, where that is a question.
+func pathOf(s *topology.ServiceView, path topology.Path) string {
+	if s.Datapath == topology.DatapathNone {
+		return ""
+	}
+	return path.String()
+}
+
+// instead reports whether the kernel gets new connections of some that are Envoy's.
+func instead(rows []serviceRow) bool {
+	return slices.ContainsFunc(rows, func(r serviceRow) bool {
+		return slices.ContainsFunc(r.Frontends, func(f frontendRow) bool { return f.instead })
+	})
+}
+
 const policedText = "the cluster has NetworkPolicies, or has not said that it has none: the kernel serves all, for what goes through Envoy passes by them"
 
 // twoPaths reports whether the kernel serves what Envoy does not.

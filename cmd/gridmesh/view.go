@@ -13,6 +13,7 @@ import (
 	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/node/report"
 	"github.com/gridmesh/gridmesh/topology"
+	"github.com/gridmesh/gridmesh/topology/refusal"
 )
 
 type serviceRow struct {
@@ -31,13 +32,14 @@ type frontendRow struct {
 	Kind     string `json:"kind,omitempty"` // NodePort, LoadBalancer or ExternalIP; none: of a ClusterIP
 	Path     string `json:"path,omitempty"` // envoy, or kernel, which refuses Envoy's as well; none where there is one path alone
 	answerRow
-	Unmarked    int        `json:"unmarked,omitempty"` // endpoints that Envoy sends nobody to, besides those that say so
-	of          int        // endpoints that Envoy has for it, where it has ejected any
-	instead     bool       // it is Envoy's, and the kernel gets its new connections
-	told        string     // notice or problem: as what it is told that a ClusterIP's is refused
-	LeftOut     []endRow   `json:"leftOut,omitempty"`
-	FromOutside *answerRow `json:"fromOutside,omitempty"` // where that is another: externalTrafficPolicy Local
-	Sources     []string   `json:"sources,omitempty"`     // who alone may dial it
+	Unmarked    int            `json:"unmarked,omitempty"` // endpoints that Envoy sends nobody to, besides those that say so
+	of          int            // endpoints that Envoy has for it, where it has ejected any
+	instead     bool           // it is Envoy's, and the kernel gets its new connections
+	told        string         // notice or problem: as what it is told that a ClusterIP's is refused
+	LeftOut     []endRow       `json:"leftOut,omitempty"`
+	Cause       *refusal.Cause `json:"cause,omitempty"`       // of one that is refused, and nobody is left out
+	FromOutside *answerRow     `json:"fromOutside,omitempty"` // where that is another: externalTrafficPolicy Local
+	Sources     []string       `json:"sources,omitempty"`     // who alone may dial it
 }
 
 type answerRow struct {
@@ -135,7 +137,7 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 		row.Frontends = w.frontendRows(s)
 		for i := range s.Frontends { // the first rows are of these
 			if r := refused[s.Frontends[i].Frontend]; r != nil {
-				row.Frontends[i].Answer, row.Frontends[i].told = answerUnserved, r.told()
+				row.Frontends[i].Answer, row.Frontends[i].told, row.Frontends[i].Cause = answerUnserved, r.told(), nil
 			}
 			if !row.Frontends[i].instead {
 				w.ejected.mark(&row.Frontends[i], &s.Frontends[i])
@@ -163,6 +165,9 @@ func (w *world) frontendRows(s *topology.ServiceView) (rows []frontendRow) {
 		}
 		row.LeftOut = append(row.LeftOut, portless(entry, f, portName)...)
 		slices.SortStableFunc(row.LeftOut, func(a, b endRow) int { return a.at.Compare(b.at) })
+		if row.Answer == answerRefused && len(row.LeftOut) == 0 {
+			row.Cause = refusal.Nobody(s.Key, portName)
+		}
 		rows = append(rows, row)
 	}
 	for _, f := range s.Frontends {
@@ -184,21 +189,6 @@ func (w *world) frontendRows(s *topology.ServiceView) (rows []frontendRow) {
 		add(o.Frontend, o.PortName, row)
 	}
 	return rows
-}
-
-// pathOf names what serves a frontend, where that is a question.
-func pathOf(s *topology.ServiceView, path topology.Path) string {
-	if s.Datapath == topology.DatapathNone {
-		return ""
-	}
-	return path.String()
-}
-
-// instead reports whether the kernel gets new connections of some that are Envoy's.
-func instead(rows []serviceRow) bool {
-	return slices.ContainsFunc(rows, func(r serviceRow) bool {
-		return slices.ContainsFunc(r.Frontends, func(f frontendRow) bool { return f.instead })
-	})
 }
 
 // bare says why a Service has no frontends.
@@ -271,9 +261,12 @@ func (f *frontendRow) table(t io.Writer, s serviceRow) {
 		fmt.Fprintf(t, "%s\t%s\t\t\t%s\n", head, answerUnserved, why)
 		return
 	}
-	f.lines(t, head, nobody)
+	why := nobody
+	if f.Cause != nil {
+		why = noneAnywhere
+	}
+	f.lines(t, head, why)
 	if o := f.FromOutside; o != nil {
-		why := nobody
 		if o.Answer == answerDropped {
 			why = "externalTrafficPolicy Local: no endpoint on this node, and some on others"
 		}
@@ -287,8 +280,12 @@ func (f *frontendRow) table(t io.Writer, s serviceRow) {
 	}
 }
 
-// nobody is why a frontend has no tiers.
-const nobody = "no endpoint this node may use"
+// nobody is why a frontend has no tiers, and noneAnywhere where nobody is left out of them either:
+// the cause in short, as there may be many.
+const (
+	nobody       = "no endpoint this node may use"
+	noneAnywhere = refusal.NoEndpoint + "; see that its selector matches pods, and that they have the port"
+)
 
 // lines writes the tiers, the first line with a head of its own, or why there are none.
 func (a *answerRow) lines(t io.Writer, head, why string) {

@@ -43,4 +43,5 @@
 //	plan.go      all of it: Index.Plan and All
 //	ports.go     ports that an API server refuses
 //	review.go    what is likely to be a mistake, for people
+//	selects.go   Services that select no grid's pods
 package plan

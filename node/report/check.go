@@ -109,8 +109,10 @@ func (r *Report) Summary() string {
 		by = "all by the kernel"
 	}
 	text := fmt.Sprintf("%s, %d services, %s", r.Source, r.Services, by)
-	if away := r.elsewhere(); away != "" {
-		text += "; " + away
+	for _, refused := range []string{r.elsewhere(), r.nowhere()} {
+		if refused != "" {
+			text += "; " + refused
+		}
 	}
 	if e := r.Ejections; e != nil && len(envoys) > 0 {
 		if dead := noneLive(e); dead != "" {

@@ -1,40 +1,61 @@
 package report
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// mostElsewhere bounds the Services that are named.
-const mostElsewhere = 20
+// mostUnreached bounds the Services that are named, of each kind.
+const mostUnreached = 20
 
-// Elsewhere keeps, as views go by, which closed Services this node may use no endpoint of though there are some: its unit
-// has none of them, by intent or because a label is mistyped, or its pods are gone.
-type Elsewhere struct {
-	view  *topology.View
-	are   map[topology.ObjectKey]bool
-	named []string
+// Unreached keeps, as views go by, which closed Services this node may use no endpoint of: elsewhere there are some, for its
+// unit has none of them, by intent or because a label is mistyped, or its pods are gone; or nowhere, as where a selector is
+// mistyped or there are no replicas, of Services by a key that this node has.
+type Unreached struct {
+	view               *topology.View
+	elsewhere, nowhere named
 }
 
-// Next takes a view, and returns the first of their names, and how many more there are.
-func (e *Elsewhere) Next(v *topology.View) (names []string, more int) {
-	if e.are == nil {
-		e.are = map[topology.ObjectKey]bool{}
+// named are Services, and the first of their names.
+type named struct {
+	are   map[topology.ObjectKey]bool
+	first []string
+}
+
+// Fill takes a view, and tells the first names of each kind, and how many more there are.
+func (x *Unreached) Fill(r *Report, v *topology.View) {
+	if x.view == nil || !maps.Equal(x.view.Viewpoint.Values, v.Viewpoint.Values) { // which concerns any Service
+		*x = Unreached{}
 	}
-	changed := false
-	for key := range v.Changed(e.view) {
+	elsewhere, nowhere := map[topology.ObjectKey]bool{}, map[topology.ObjectKey]bool{}
+	for key := range v.Changed(x.view) {
 		s, ok := v.Service(key)
-		is := ok && s.Elsewhere()
-		changed = changed || is != e.are[key]
-		if delete(e.are, key); is {
-			e.are[key] = true
+		elsewhere[key] = ok && s.Elsewhere()
+		nowhere[key] = ok && s.Nowhere() && slices.ContainsFunc(s.Keys.List, func(k string) bool { return v.Viewpoint.Values[k] != "" })
+	}
+	x.view = v
+	r.Elsewhere, r.MoreElsewhere = x.elsewhere.next(elsewhere)
+	r.Nowhere, r.MoreNowhere = x.nowhere.next(nowhere)
+}
+
+// next takes of which Services it may have changed whether they are so.
+func (n *named) next(changed map[topology.ObjectKey]bool) (names []string, more int) {
+	if n.are == nil {
+		n.are = map[topology.ObjectKey]bool{}
+	}
+	anew := false
+	for key, is := range changed {
+		anew = anew || is != n.are[key]
+		if delete(n.are, key); is {
+			n.are[key] = true
 		}
 	}
-	if e.view = v; changed {
-		e.named = first(e.are)
+	if anew {
+		n.first = first(n.are)
 	}
-	return e.named, len(e.are) - len(e.named)
+	return n.first, len(n.are) - len(n.first)
 }
 
 // first are the first names, in one pass: there may be thousands.
@@ -42,11 +63,11 @@ func first(of map[topology.ObjectKey]bool) (names []string) {
 	for key := range of {
 		name := key.String()
 		at, _ := slices.BinarySearch(names, name)
-		if at == mostElsewhere {
+		if at == mostUnreached {
 			continue
 		}
-		if names = slices.Insert(names, at, name); len(names) > mostElsewhere {
-			names = names[:mostElsewhere]
+		if names = slices.Insert(names, at, name); len(names) > mostUnreached {
+			names = names[:mostUnreached]
 		}
 	}
 	return names
@@ -55,4 +76,9 @@ func first(of map[topology.ObjectKey]bool) (names []string) {
 // elsewhere says of which Services the node's unit has no endpoint; "" for none.
 func (r *Report) elsewhere() string {
 	return counted(r.Elsewhere, r.MoreElsewhere, "closed Service has", "closed Services have", "endpoints in other units alone")
+}
+
+// nowhere says which Services of the node's unit no unit has an endpoint of; "" for none.
+func (r *Report) nowhere() string {
+	return counted(r.Nowhere, r.MoreNowhere, "closed Service has", "closed Services have", "no ready endpoint in any unit")
 }

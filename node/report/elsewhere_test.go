@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -43,7 +44,7 @@ func TestElsewhere(t *testing.T) {
 	node("a-2", "a")
 	on("local", true, "a-2", "b-1")
 	viewer := topology.NewViewer("a-1", topology.Options{Datapath: topology.DatapathAuto})
-	var index Elsewhere
+	var index Unreached
 	for _, tc := range []struct {
 		what string
 		do   func()
@@ -59,12 +60,73 @@ func TestElsewhere(t *testing.T) {
 	} {
 		tc.do()
 		r := &Report{Source: Live}
-		r.Elsewhere, r.MoreElsewhere = index.Next(viewer.See(b.Build()))
+		index.Fill(r, viewer.See(b.Build()))
 		if got := r.elsewhere(); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.what, got, tc.want)
 		}
-		if tc.want != "" && !strings.HasSuffix(r.Summary(), "; "+tc.want) {
+		if tc.want != "" && !strings.Contains(r.Summary(), "; "+tc.want) {
 			t.Errorf("%s: %s", tc.what, r.Summary())
+		}
+	}
+}
+
+// A closed Service of the node's unit that has no ready endpoint in any is told, while it is so, and is no fault of the
+// node's; not an open one, nor one of other units' key.
+func TestNowhere(t *testing.T) {
+	b := topology.NewBuilder()
+	node := func(label string) {
+		b.SetNode(&topology.Node{Name: "a-1", Labels: map[string]string{label: "a"}})
+	}
+	node("site")
+	b.SetNode(&topology.Node{Name: "b-1", Labels: map[string]string{"site": "b", "line": "1"}})
+	for i, keys := range []string{`["site"]`, `["line"]`, `["site", "*"]`, ""} {
+		s := &topology.Service{
+			Key: topology.ObjectKey{Namespace: "shop", Name: fmt.Sprint("s", i)}, ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, byte(i)})},
+			Ports: []topology.ServicePort{{Port: 80, Protocol: topology.TCP}},
+		}
+		if keys != "" {
+			s.TopologyKeys = &keys
+		}
+		b.SetService(s)
+	}
+	on := func(node string, ready bool) {
+		b.SetSlice(&topology.Slice{
+			Key: topology.ObjectKey{Namespace: "shop", Name: "s0-x"}, Service: "s0", Ports: []topology.SlicePort{{Port: 80, Protocol: topology.TCP}},
+			Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("10.1.0.1"), Node: node, Ready: ready, Serving: ready}},
+		})
+	}
+	viewer := topology.NewViewer("a-1", topology.Options{Datapath: topology.DatapathAuto})
+	var index Unreached
+	for _, tc := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"no slice at all", func() {}, "1 closed Service has no ready endpoint in any unit: shop/s0"},
+		{"none that is ready", func() { on("b-1", false) }, "1 closed Service has no ready endpoint in any unit: shop/s0"},
+		{"one in another unit", func() { on("b-1", true) }, ""},
+		{"one here", func() { on("a-1", true) }, ""},
+		{"none again", func() { on("a-1", false) }, "1 closed Service has no ready endpoint in any unit: shop/s0"},
+		{"the node goes to a unit of another kind", func() { node("line") }, "1 closed Service has no ready endpoint in any unit: shop/s1"},
+		{"to none", func() { node("none") }, ""},
+		{"and back", func() { node("site") }, "1 closed Service has no ready endpoint in any unit: shop/s0"},
+		{"it is removed", func() { b.DeleteService(topology.ObjectKey{Namespace: "shop", Name: "s0"}) }, ""},
+	} {
+		tc.do()
+		r := &Report{Source: Live}
+		index.Fill(r, viewer.See(b.Build()))
+		if got := r.nowhere(); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.what, got, tc.want)
+		}
+		if told := strings.Contains(r.Summary(), "no ready endpoint"); told != (tc.want != "") {
+			t.Errorf("%s: %s", tc.what, r.Summary())
+		}
+		var text strings.Builder
+		if err := r.WriteText(&text, time.Now()); err != nil || tc.want != "" && !strings.Contains(text.String(), "\nnowhere     "+tc.want+": ") {
+			t.Errorf("%s: %v\n%s", tc.what, err, text.String())
+		}
+		if list := r.Degraded(time.Now()); slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, "endpoint") }) {
+			t.Errorf("%s: a fault of the node: %q", tc.what, list)
 		}
 	}
 }
@@ -78,7 +140,7 @@ func TestElsewhereOfMany(t *testing.T) {
 		of[key] = true
 		want = append(want, key.String())
 	}
-	if got := first(of); !slices.Equal(got, want[:mostElsewhere]) {
+	if got := first(of); !slices.Equal(got, want[:mostUnreached]) {
 		t.Errorf("named are %v", got)
 	}
 }

@@ -6,7 +6,7 @@
 //	check.go     what of it is not as it should be (status --check)
 //	faults.go    what is wrong with Envoy, and whether it is needed
 //	problems.go  mistakes in objects, as views go by
-//	elsewhere.go closed Services that the unit has no endpoint of
+//	elsewhere.go closed Services that the unit, or any, has no endpoint of
 //	paths.go     how many frontends are served by what, as views go by
 //	unitkeys.go  keys that the node has no label of, and that a kubelet may set
 package report
@@ -54,6 +54,8 @@ type Report struct {
 	Paths           *Paths             `json:"paths,omitempty"`                  // how many frontends are served by what; nil as well
 	Elsewhere       []string           `json:"elsewhere,omitempty"`              // closed Services that this node may use no endpoint of, though there are some in other units: the first of them
 	MoreElsewhere   int                `json:"moreElsewhere,omitempty"`          // such Services that are not named
+	Nowhere         []string           `json:"nowhere,omitempty"`                // closed Services of this node's unit that have no ready endpoint in any: the first of them
+	MoreNowhere     int                `json:"moreNowhere,omitempty"`            // such Services that are not named
 	Policies        bool               `json:"networkPolicies,omitempty"`        // the cluster has some, or nobody has said yet
 	PoliciesUnknown bool               `json:"networkPoliciesUnknown,omitempty"` // nobody has said yet
 	PoliciesSeen    time.Time          `json:"networkPoliciesSeen,omitzero"`     // there were some at the last look, which was then

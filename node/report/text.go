@@ -46,9 +46,7 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 		if r.Paths != nil {
 			p.line("datapath", "%s", r.pathsText())
 		}
-		if text := r.elsewhere(); text != "" {
-			p.line("elsewhere", "%s: here they are refused, and gridmesh view shows why", text)
-		}
+		r.unreachedLines(p)
 		if r.BesideKubeProxy {
 			p.line("kube-proxy", "%s", r.besideText(now))
 		}
@@ -78,6 +76,16 @@ func (r *Report) WriteText(w io.Writer, now time.Time) error {
 		p.line("problem", "%d in all: gridmesh view lists them", len(r.Problems)+r.More)
 	}
 	return p.err
+}
+
+// unreachedLines name closed Services that nobody on this node reaches.
+func (r *Report) unreachedLines(p *printer) {
+	if text := r.elsewhere(); text != "" {
+		p.line("elsewhere", "%s: here they are refused, and gridmesh view shows why", text)
+	}
+	if text := r.nowhere(); text != "" {
+		p.line("nowhere", "%s: they are refused; see that their selectors match pods, and that these run", text)
+	}
 }
 
 // warnings are what --check says, of many refusals some: all of them have their lines.

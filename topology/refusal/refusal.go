@@ -65,17 +65,23 @@ func Of(snap *topology.Snapshot, view *topology.View, opts topology.Options, to 
 		}
 		out := topology.Explain(snap, view, opts, s.Key)[to]
 		if len(out) == 0 {
-			return &Cause{
-				Service: s.Key.String(),
-				Why:     NoEndpoint,
-				Cure:    fmt.Sprintf("see that its selector matches pods, and that they have the port %s: kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s", cmp.Or(s.Frontends[i].PortName, "of the Service"), s.Key.Namespace, s.Key.Name),
-			}
+			return Nobody(s.Key, s.Frontends[i].PortName)
 		}
 		return emptied(s, to, out, tiers(s, view.Viewpoint.Values))
 	}
 	return &Cause{
 		Why:  to.Addr.String() + " is in a range of Services, and of no Service of this state that is served here",
 		Cure: "check the address: the Service may be gone, made again with another one, or left to another proxy by the label service.kubernetes.io/service-proxy-name, which then has to translate it before it is guarded",
+	}
+}
+
+// Nobody is the cause where a port of a Service, by its name, has no endpoint anywhere.
+func Nobody(service topology.ObjectKey, port string) *Cause {
+	return &Cause{
+		Service: service.String(),
+		Why:     NoEndpoint,
+		Cure: fmt.Sprintf("see that its selector matches pods, and that they have the port %s: kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s",
+			cmp.Or(port, "of the Service"), service.Namespace, service.Name),
 	}
 }
 
