@@ -63,10 +63,15 @@ func unlike(ports []topology.SlicePort, wanted string) string {
 	return fmt.Sprintf("its slice has %s, and not %s: ports are matched by name", portTexts(ports), wanted)
 }
 
+// portTexts are the first few: a slice may have hundreds, and who asks wants one that is not among them.
 func portTexts(ports []topology.SlicePort) string {
+	const most = 8
 	var texts []string
-	for _, p := range ports {
+	for _, p := range ports[:min(len(ports), most)] {
 		texts = append(texts, portText(p.Name, p.Protocol))
+	}
+	if more := len(ports) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(texts, ", ")
 }

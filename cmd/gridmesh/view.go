@@ -37,6 +37,7 @@ type frontendRow struct {
 	instead     bool           // it is Envoy's, and the kernel gets its new connections
 	told        string         // notice or problem: as what it is told that a ClusterIP's is refused
 	LeftOut     []endRow       `json:"leftOut,omitempty"`
+	MoreLeftOut int            `json:"moreLeftOut,omitempty"` // that are not listed
 	Cause       *refusal.Cause `json:"cause,omitempty"`       // of one that is refused, and nobody is left out
 	FromOutside *answerRow     `json:"fromOutside,omitempty"` // where that is another: externalTrafficPolicy Local
 	Sources     []string       `json:"sources,omitempty"`     // who alone may dial it
@@ -134,7 +135,11 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 		if s.Affinity > 0 && !tells(s.Notices(), "spec.sessionAffinity") {
 			row.Affinity = s.Affinity.String()
 		}
-		row.Frontends = w.frontendRows(s)
+		most := mostLeftOut
+		if len(args) > 0 {
+			most = mostLeftOutOfOne
+		}
+		row.Frontends = w.frontendRows(s, most)
 		for i := range s.Frontends { // the first rows are of these
 			if r := refused[s.Frontends[i].Frontend]; r != nil {
 				row.Frontends[i].Answer, row.Frontends[i].told, row.Frontends[i].Cause = answerUnserved, r.told(), nil
@@ -152,43 +157,6 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 		return nil, w.absent(args[0])
 	}
 	return rows, nil
-}
-
-// frontendRows are the frontends of a Service: of its ClusterIPs, then the others.
-func (w *world) frontendRows(s *topology.ServiceView) (rows []frontendRow) {
-	out := topology.Explain(w.snap, w.view, w.opts, s.Key)
-	entry, _ := w.snap.Services.Get(s.Key)
-	add := func(f topology.Frontend, portName string, row frontendRow) {
-		row.Frontend = f.String()
-		for _, l := range out[f] {
-			row.LeftOut = append(row.LeftOut, endRow{Address: l.Addr.String(), Node: l.Node, Reason: l.Reason, at: l.Addr})
-		}
-		row.LeftOut = append(row.LeftOut, portless(entry, f, portName)...)
-		slices.SortStableFunc(row.LeftOut, func(a, b endRow) int { return a.at.Compare(b.at) })
-		if row.Answer == answerRefused && len(row.LeftOut) == 0 {
-			row.Cause = refusal.Nobody(s.Key, portName)
-		}
-		rows = append(rows, row)
-	}
-	for _, f := range s.Frontends {
-		path, instead := w.byNow(f.Path), w.byNow(f.Path) != f.Path
-		if path == topology.PathEnvoy && len(f.Tiers) == 0 { // no packet comes to Envoy
-			path = topology.PathKernel
-		}
-		add(f.Frontend, f.PortName, frontendRow{Path: pathOf(s, path), instead: instead, told: toldProblem, answerRow: w.answers(f.Tiers, f.Silent).by(f.Path)})
-	}
-	for _, o := range s.Outside {
-		row := frontendRow{Kind: o.Kind.String(), Path: pathOf(s, o.Path), answerRow: w.answers(o.Tiers, false).by(o.Path)}
-		if o.Local {
-			outside := w.answers(o.LocalTiers, o.Silent).by(o.Path)
-			row.FromOutside = &outside
-		}
-		for _, p := range o.Sources {
-			row.Sources = append(row.Sources, p.String())
-		}
-		add(o.Frontend, o.PortName, row)
-	}
-	return rows
 }
 
 // bare says why a Service has no frontends.
@@ -277,6 +245,9 @@ func (f *frontendRow) table(t io.Writer, s serviceRow) {
 	}
 	for _, e := range f.LeftOut {
 		fmt.Fprintf(t, "\t\t\tleft out\t%s\t%s\t%s\n", e.Address, dash(e.Node), e.Reason)
+	}
+	if f.MoreLeftOut > 0 {
+		fmt.Fprintf(t, "\t\t\tleft out\t%d more\t\tlisted of one Service alone, some thousands of them: gridmesh view %s\n", f.MoreLeftOut, s.Service)
 	}
 }
 
