@@ -11,7 +11,7 @@ import (
 // gridtest this would be a test binary of its own with all of client-go.)
 func TestTwinConforms(t *testing.T) {
 	gridtest.Conformance(t, func(*testing.T) gridtest.System {
-		c := gridtest.New(gridtest.Config{Mutate: dropZeroes})
+		c := gridtest.New(gridtest.Config{Mutate: admitted})
 		return gridtest.System{
 			API: c, Mirror: c, Namespace: "default",
 			Create: func(_ *testing.T, obj plan.Object, manager string) { c.UpdateObject(manager, obj) },
@@ -20,6 +20,14 @@ func TestTwinConforms(t *testing.T) {
 			},
 		}
 	})
+}
+
+// admitted is what the suite's API server stores of what is written.
+func admitted(obj plan.Object) {
+	dropZeroes(obj)
+	if obj["kind"] == "Deployment" && plan.RefOf(obj).Name == gridtest.Rewritten {
+		obj["spec"].(plan.Object)["minReadySeconds"] = int64(1)
+	}
 }
 
 // dropZeroes is what the API server does to Deployments.

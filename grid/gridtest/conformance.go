@@ -28,6 +28,10 @@ type System struct {
 	Stored func(t *testing.T, name string) plan.Object
 }
 
+// Rewritten is the name of a Deployment whose spec.minReadySeconds an admission
+// of the system sets to 1, whoever writes it.
+const Rewritten = "rewritten"
+
 // Conformance checks what the controller relies on. Both the twin and the real
 // API server pass it.
 func Conformance(t *testing.T, open func(t *testing.T) System) {
@@ -43,6 +47,7 @@ func Conformance(t *testing.T, open func(t *testing.T) System) {
 		{"merge of another UID is refused", (*suite).mergesOne},
 		{"merge sets and removes metadata", (*suite).merges},
 		{"what is zero is not stored", (*suite).zeroes},
+		{"admission has the last word", (*suite).rewritten},
 		{"the generation counts changes of the spec", (*suite).generations},
 		{"who scales is in the managed fields", (*suite).scalers},
 		{"fields of an older program are taken over", (*suite).takesOver},

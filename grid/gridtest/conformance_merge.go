@@ -118,3 +118,23 @@ func zeroesOf(obj plan.Object) (fields []string) {
 	slices.Sort(fields)
 	return fields
 }
+
+// rewritten: what is stored is what admission made of it, and an apply of the same, or of another
+// value that becomes the same, is no change of the spec.
+func (s *suite) rewritten(t *testing.T) {
+	generation := int64(0)
+	for _, seconds := range []int64{2, 2, 3} {
+		obj := s.deployment(Rewritten, nil)
+		obj["spec"].(plan.Object)["minReadySeconds"] = seconds
+		made := s.apply(obj, plan.Manager)
+		if got, _, err := unstructured.NestedInt64(s.Stored(t, Rewritten), "spec", "minReadySeconds"); got != 1 || err != nil {
+			t.Errorf("applied with %d: %d is stored: %v", seconds, got, err)
+		}
+		if generation == 0 {
+			generation = made.GetGeneration()
+		}
+		if made.GetGeneration() != generation {
+			t.Errorf("applied with %d: generation %d, was %d", seconds, made.GetGeneration(), generation)
+		}
+	}
+}

@@ -86,8 +86,22 @@ func notRefused(c client, to netip.AddrPort) error {
 // A frontend loses its endpoints: who has a connection open keeps it, on the
 // host as in a pod, and nobody new is let in.
 func TestOpenConnectionsOfTheHostLiveOn(t *testing.T) {
-	leaks.None(t, w.lab, leaks.Any)
-	f := deploy(t, "open", `["unit"]`)
+	t.Run("envoy", func(t *testing.T) { openConnectionsLiveOn(t, "open", `["unit"]`) })
+	t.Run("auto", func(t *testing.T) {
+		for _, e := range w.nodes {
+			twoPaths(t, e)
+		}
+		t.Run("by Envoy", func(t *testing.T) { openConnectionsLiveOn(t, "open-keys", `["unit"]`) })
+		t.Run("by the kernel", func(t *testing.T) { openConnectionsLiveOn(t, "open-none", "") })
+	})
+}
+
+func openConnectionsLiveOn(t *testing.T, name, keys string) {
+	t.Helper()
+	if keys != "" { // else endpoints of all units are its own
+		leaks.None(t, w.lab, leaks.Any)
+	}
+	f := deploy(t, name, keys)
 	f.served(t)
 	type open struct {
 		client

@@ -65,6 +65,16 @@ func resolvesFrom(t *testing.T, from *netlab.NS, server, name string, qtype uint
 	})
 }
 
+// noName asks a node's DNS for a name that does not exist.
+func noName(t *testing.T, node, name string) {
+	t.Helper()
+	m, err := edge.Exchange(c.Nodes[node].NS, "udp", "127.0.0.1:1053", new(dns.Msg).SetQuestion(name, dns.TypeA))
+	must(t, err)
+	if m.Rcode != dns.RcodeNameError {
+		t.Errorf("%s: %s %v, want NXDOMAIN", name, dns.RcodeToString[m.Rcode], m.Answer)
+	}
+}
+
 const dnsGrids = `
 apiVersion: superedge.io/v1
 kind: StatefulSetGrid
@@ -118,6 +128,9 @@ func TestGridNamesResolve(t *testing.T) {
 		resolves(t, node, reverse, dns.TypePTR, "front-svc.default.svc.cluster.local.")
 		below := strings.NewReplacer(".", "-", ":", "-").Replace(ips[unit]) + ".front-svc.default.svc.cluster.local."
 		resolves(t, node, below, dns.TypeA, ips[unit]) // of a Service with a ClusterIP, as CoreDNS' own plugin has it
+		resolves(t, node, "_main._tcp.front-svc.default.svc.cluster.local.", dns.TypeSRV, "0 100 80 front-svc.default.svc.cluster.local.")
+		// Kubernetes writes hostnames into slices of the Service that is the pods' subdomain alone.
+		noName(t, node, "db-"+unit+"-0.front-svc.default.svc.cluster.local.")
 	}
 
 	hostsFile(t, "b-1", ips["south"]+" db-0."+strings.TrimSuffix(headless, ".")+"\n")

@@ -94,17 +94,21 @@ func TestHeldListsLeaveNoWatchOpen(t *testing.T) {
 // An API server that knows no ServiceCIDRs, as before 1.33, is followed
 // without them.
 func TestAPIServerBefore133(t *testing.T) {
-	f := newFaultyAPI(t)
-	f.watchLists = true
-	f.set("before 1.33")
-	feed := f.follow(t)
-	wait.Eventually(t, func() error {
-		if feed.Snapshot() == nil {
-			return fmt.Errorf("waiting for %v: %+v", feed.Waiting(), feed.Health())
-		}
-		return nil
-	})
-	if s := feed.Snapshot(); len(s.ServiceCIDRs) != 0 || servicesIn(s) == 0 || s.Nodes.Len() == 0 {
-		t.Errorf("it has the ranges %v, %d Services and %d nodes", s.ServiceCIDRs, servicesIn(s), s.Nodes.Len())
+	for _, watchLists := range []bool{true, false} {
+		t.Run(fmt.Sprintf("watch-lists %v", watchLists), func(t *testing.T) {
+			f := newFaultyAPI(t)
+			f.watchLists = watchLists
+			f.set("before 1.33")
+			feed := f.follow(t)
+			wait.Eventually(t, func() error {
+				if feed.Snapshot() == nil {
+					return fmt.Errorf("waiting for %v: %+v", feed.Waiting(), feed.Health())
+				}
+				return nil
+			})
+			if s := feed.Snapshot(); len(s.ServiceCIDRs) != 0 || servicesIn(s) == 0 || s.Nodes.Len() == 0 {
+				t.Errorf("it has the ranges %v, %d Services and %d nodes", s.ServiceCIDRs, servicesIn(s), s.Nodes.Len())
+			}
+		})
 	}
 }

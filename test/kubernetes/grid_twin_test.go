@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,7 @@ func TestGridAPIServerConforms(t *testing.T) {
 		_, err := c.Kubectl("delete", "namespace", "twin", "--wait=false")
 		must(t, err)
 	})
+	rewrites(t, "twin")
 	gridtest.Conformance(t, func(*testing.T) gridtest.System {
 		return gridtest.System{
 			API: mirror, Mirror: mirror, Namespace: "twin",
@@ -76,6 +78,22 @@ func TestGridAPIServerConforms(t *testing.T) {
 				return u.Object
 			},
 		}
+	})
+}
+
+// rewrites has the API server set a field of gridtest.Rewritten of a namespace.
+func rewrites(t *testing.T, namespace string) {
+	t.Helper()
+	selector := "objectSelector: {matchLabels: {superedge.io/grid-selector: settled}}"
+	policy := strings.NewReplacer("last-word", "last-word-twin", selector, fmt.Sprintf("namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}", namespace),
+		"  mutations:", fmt.Sprintf("  matchConditions: [{name: one, expression: \"object.metadata.name == '%s'\"}]\n  mutations:", gridtest.Rewritten)).Replace(lastWord)
+	applied(t, policy, "mutatingadmissionpolicy/last-word-twin", "mutatingadmissionpolicybinding/last-word-twin")
+	wait.Eventually(t, func() error { // a policy is in force a moment after it is stored
+		seen, err := c.Kubectl("create", "deployment", gridtest.Rewritten, "-n", namespace, "--image=x", "--dry-run=server", "-o", "jsonpath={.spec.minReadySeconds}")
+		if err == nil && strings.TrimSpace(seen) != "1" {
+			err = fmt.Errorf("minReadySeconds is %q", seen)
+		}
+		return err
 	})
 }
 
