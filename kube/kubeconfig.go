@@ -24,7 +24,7 @@ func load(rules *clientcmd.ClientConfigLoadingRules, context, by string) (cfg *r
 	}
 	cfg, err = loader.ClientConfig()
 	if field, text := nobody(&raw, context); err == nil && text != "" { // for client-go that is nobody in particular
-		err = fmt.Errorf("use %s: %s: %s", by, field, text)
+		err = fmt.Errorf("%s: %s", field, text)
 	}
 	if err == nil {
 		return cfg, raw, nil

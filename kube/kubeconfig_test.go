@@ -43,7 +43,7 @@ contexts: [{name: c0, context: {cluster: k0, user: u}}, {name: prod, context: {c
 		_, asked := kube.ConnectPerson(path, "", "test")
 		_, program := kube.Connect(path, "test", kube.NodeRate())
 		for who, err := range map[string]error{"people": asked, "a program": program} {
-			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "kubeconfig "+path) || strings.Contains(err.Error(), "KUBERNETES_MASTER") {
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Count(err.Error(), "use kubeconfig") > 1 || !strings.Contains(err.Error(), "kubeconfig "+path) || strings.Contains(err.Error(), "KUBERNETES_MASTER") {
 				t.Errorf("%s, %s: %v, want %q", name, who, err, test.want)
 			}
 		}
