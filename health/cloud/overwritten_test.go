@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gridmesh/gridmesh/health/shield"
 )
 
 // hidden has what who speaks for the unit says of a node overwritten by another member before it is looked.
@@ -53,6 +57,41 @@ func TestWhatIsOverwrittenWaits(t *testing.T) {
 		}
 		r.hold("a-2", time.Second)
 		r.listedAre(fmt.Sprintf("it is, %s later", after), want...)
+	}
+}
+
+// Nobody decides about a Node in no unit, and so what is written of it waits for nothing; nor does what nobody's name
+// is at.
+func TestWhatWaitsIsBounded(t *testing.T) {
+	r := newRig(t)
+	r.pass(time.Minute, true)
+	r.set("lone", node{uid: "lone", ready: corev1.ConditionTrue})
+	for i := range 1000 {
+		r.say("lone", "true", fmt.Sprintf("yes=3 no=0 of=3 by=x-%d", i))
+		r.say("a-3", fmt.Sprint(i%2 == 0), "nonsense by=a-2")
+	}
+	for _, name := range []string{"lone", "a-3"} {
+		if waits := r.world.nodes[name].past.Waits; len(waits) > 0 {
+			t.Errorf("of %s %d votes wait: %+v", name, len(waits), waits[0])
+		}
+	}
+}
+
+// What was written while a controller waited to begin is found, and not written now: it may be old.
+func TestVersionsBeforeTheFirstLook(t *testing.T) {
+	r := newRig(t)
+	r.pass(time.Minute, true)
+	r.say("a-3", "false", "yes=0 no=3 of=3 exact=true")
+	r.lose("a-3")
+	none := r.n["a-3"]
+	none.verdict, none.evidence = "", ""
+	is := r.n["a-3"]
+	is.voted = r.now.Add(-time.Hour)
+	next := r.restart()
+	next.world.setNode(next.now, "a-3", node{}, true)
+	next.world.setVersions(next.now, "a-3", []node{none, is})
+	if past := next.world.nodes["a-3"].past; !past.Found || past.Verdict != shield.Dead {
+		t.Errorf("it is %+v", past)
 	}
 }
 

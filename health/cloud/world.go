@@ -155,6 +155,9 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bo
 		if s.past = was.past.Next(now, s.past, voted); voted {
 			u.past.Voted(now, w.cfg)
 		}
+		if n.unit == "" { // of whom nobody decides, and so nothing is counted
+			s.past.Waits = nil
+		}
 	} else {
 		if s.past = shield.Found(now, s.past, n.voted, w.listed[name]); s.past.Kept {
 			u.past.Again = now
@@ -177,6 +180,9 @@ func (w *world) setNode(now time.Time, name string, n node, gone bool) (moved bo
 func (w *world) setVersions(now time.Time, name string, versions []node) (moved bool) {
 	if len(versions) == 0 {
 		return w.setNode(now, name, node{}, true)
+	}
+	if !w.met { // what was written before this one began to look is found, however long that took
+		versions = versions[len(versions)-1:]
 	}
 	for _, n := range versions {
 		moved = w.setNode(now, name, n, false) || moved

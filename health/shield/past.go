@@ -108,7 +108,9 @@ func (n Node) Next(now time.Time, next Node, voted bool) Node {
 		return next
 	}
 	is := next.vote()
-	next.Waits = slices.DeleteFunc(append(slices.Clone(n.Waits), n.vote()), func(v Vote) bool { return v.Verdict == None || is.rewrites(v) })
+	next.Waits = slices.DeleteFunc(append(slices.Clone(n.Waits), n.vote()), func(v Vote) bool {
+		return v.Verdict == None || v.Evidence.By == "" || is.rewrites(v) // nobody's counts for nobody
+	})
 	return next
 }
 
@@ -122,7 +124,8 @@ func (v Vote) rewrites(earlier Vote) bool {
 // and others lead, or wrote, after.
 func (n Node) Counted(now time.Time, c Config, u Unit) Node {
 	if v := n.vote(); !n.Counts && v.counts(&u) {
-		n.Counts, n.Waits, n.Given = true, nil, n.Given && n.Verdict != Well
+		news := v.Verdict == Well && v.Evidence != n.Last.Evidence // written again alone it is none
+		n.Counts, n.Waits, n.Given = true, nil, n.Given && !news
 	}
 	for i, v := range slices.Backward(n.Waits) {
 		if now.Sub(v.Voted) <= c.Fresh && v.counts(&u) {

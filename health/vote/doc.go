@@ -47,9 +47,8 @@
 // some seconds, and both decide by the rule alone.
 //
 // Who leads next is told in those two rounds who is dead, goes on with that, and asks the
-// unit about each. All count who is declared dead by who leads, or led before: the next leader
-// has what is left of the budget, and one that begins anew has none where that many are dead.
-// What other members write into the cloud spends nothing of it.
+// unit about each. All count who is declared dead, and by whomever: the next leader has what
+// is left of the budget, and one that begins anew has none where that many are dead.
 //
 // # What stands in the cloud
 //
