@@ -95,7 +95,6 @@ type Options struct {
 	Check func(netip.Addr) error
 
 	moveWithin time.Duration // how soon watches end where another address is given; 0: movedWithin
-	dialled    *servers
 }
 
 // Connect reads a kubeconfig ("" for in-cluster credentials), and reads it again where it
@@ -114,23 +113,23 @@ const readIn = 10 * time.Second
 // Late is Connect for who goes on without: there is a client also where the configuration
 // cannot be used yet. The error is why, and that of each request until it can be.
 func Late(o Options) (*Client, error) {
-	o.dialled = &servers{}
 	by := inCluster
 	if o.Kubeconfig != "" {
 		by = "kubeconfig " + o.Kubeconfig
 	}
 	f := &following{path: o.Kubeconfig, by: by, load: o.load, soon: cmp.Or(o.moveWithin, movedWithin)}
+	from := &servers{}
 	ctx, cancel := context.WithTimeout(context.Background(), readIn)
 	defer cancel()
 	is, unread := f.target(ctx)
 	if f.from = is.to; unread != nil {
 		f.from = nowhere
 	}
-	c, err := connect(&rest.Config{Host: f.from.String(), Transport: f}, by, o.Agent, o.Rate)
+	c, err := connect(&rest.Config{Host: f.from.String(), Transport: &sources{f, from}}, by, o.Agent, o.Rate)
 	if err != nil {
 		return nil, err
 	}
-	c.host, c.usable, c.moves, c.servers = f.host, f.usable, f.moves.Load, o.dialled.all
+	c.host, c.usable, c.moves, c.servers = f.host, f.usable, f.moves.Load, from.all
 	return c, unread
 }
 
@@ -160,14 +159,9 @@ func (o *Options) load() (*rest.Config, error) {
 	}
 	if o.Control != nil {
 		// But for that as client-go's own.
-		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: o.dialled.noting(o.Control)}).DialContext
+		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: o.Control}).DialContext
 	}
-	ip, ok := hostIP(cfg.Host)
-	if !ok {
-		return cfg, nil
-	}
-	o.dialled.note(ip.WithZone(""))
-	if o.Check != nil {
+	if ip, ok := hostIP(cfg.Host); ok && o.Check != nil {
 		return cfg, o.Check(ip)
 	}
 	return cfg, nil

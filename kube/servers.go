@@ -1,16 +1,19 @@
 package kube
 
 import (
+	"net"
+	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"slices"
 	"sync"
-	"syscall"
+	"sync/atomic"
 )
 
 // mostServers bounds the addresses of one API server: a name may lead elsewhere each time.
 const mostServers = 8
 
-// servers are the addresses at which an API server was looked for last, the newest last.
+// servers are the addresses from which an API server answered, the newest last.
 type servers struct {
 	mu   sync.Mutex
 	list []netip.Addr
@@ -19,10 +22,10 @@ type servers struct {
 func (s *servers) note(ip netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slices.Contains(s.list, ip) {
+	if n := len(s.list); n > 0 && s.list[n-1] == ip {
 		return
 	}
-	s.list = append(s.list, ip)
+	s.list = append(slices.DeleteFunc(s.list, func(had netip.Addr) bool { return had == ip }), ip)
 	s.list = s.list[max(0, len(s.list)-mostServers):]
 }
 
@@ -32,18 +35,33 @@ func (s *servers) all() []netip.Addr {
 	return slices.Clone(s.list)
 }
 
-// noting is a Control that notes what is dialled, before another one.
-func (s *servers) noting(next Control) Control {
-	return func(network, address string, conn syscall.RawConn) error {
-		if at, err := netip.ParseAddrPort(address); err == nil {
-			s.note(at.Addr().Unmap().WithZone(""))
-		}
-		return next(network, address, conn)
-	}
+// sources notes from where answers come: whoever is dialled alone may be somebody else, by a wrong
+// name or configuration.
+type sources struct {
+	next http.RoundTripper
+	from *servers
 }
 
-// Servers are the addresses at which the API server was looked for last: as the configuration has it,
-// or, of a client with a Control, as its name was resolved, also where nobody answered. A few at most.
+// RoundTrip implements http.RoundTripper.
+func (a *sources) RoundTrip(r *http.Request) (*http.Response, error) {
+	var at atomic.Value
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { at.Store(info.Conn.RemoteAddr().String()) }}
+	resp, err := a.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	if err != nil {
+		return resp, err
+	}
+	if address, ok := at.Load().(string); ok {
+		if host, _, err := net.SplitHostPort(address); err == nil {
+			if ip, err := netip.ParseAddr(host); err == nil {
+				a.from.note(ip.Unmap().WithZone(""))
+			}
+		}
+	}
+	return resp, nil
+}
+
+// Servers are the addresses from which the API server answered, or who stands before it, the newest last. A few at
+// most, and none where nobody answered yet.
 func (c *Client) Servers() []netip.Addr {
 	if c.servers == nil {
 		return nil

@@ -174,6 +174,27 @@ func TestARangeWithTheClusterIPOfTheAPIServer(t *testing.T) {
 	})
 }
 
+// What is guarded stays so, whoever is taken for the API server later, also where nobody knows the pods of the node:
+// by its name it may be led elsewhere, and its Service may be deleted for a moment.
+func TestAGuardedRangeWithTheAPIServerLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{}
+		o := webOnly()
+		o.Builder().SetServiceCIDRs(prefixes("10.96.0.0/16"))
+		r.source.Publish(o.Snapshot())
+		r.mustStart(t)
+		after(time.Minute)
+		guarded(t, r, prefixes("10.96.0.0/16")...)
+		r.api.Set(func(a *nodetest.API) { a.At = []netip.Addr{netip.MustParseAddr("10.96.0.77")} })
+		o = webAndOther()
+		o.Builder().SetServiceCIDRs(prefixes("10.96.0.0/16"))
+		r.publish(o)
+		after(time.Minute)
+		guarded(t, r, prefixes("10.96.0.0/16")...)
+	})
+}
+
 // It is so at a first start, where the ranges are told before the pods; and the finding stays, whatever is written
 // meanwhile. Ranges that are removed on purpose are not guarded again.
 func TestRangesOfTheSourceOverTime(t *testing.T) {

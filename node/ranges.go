@@ -42,11 +42,11 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	}
 	c.begun = c.begun || l.restored != nil || l.unread.state == nil // else it may come yet
 	pods := slices.Concat(l.pods, l.writtenPods())
-	own, before := slices.Concat(pods, loopback, l.servers(snap)), c.base
+	own, before := slices.Concat(pods, loopback), c.base
 	if !c.known {
 		before = slices.DeleteFunc(slices.Clone(before), func(p netip.Prefix) bool { return slices.ContainsFunc(own, p.Overlaps) })
 	}
-	c.wrong = guard.New(guard.Within(snap.ServiceCIDRs, own), slices.Concat(l.ranges, before))
+	c.wrong = guard.New(guard.Within(snap.ServiceCIDRs, slices.Concat(own, l.servers(snap))), slices.Concat(l.ranges, before))
 	if c.made, c.stay = nil, before; len(c.wrong) == 0 {
 		c.base, c.known = snap.ServiceCIDRs, len(pods) > 0
 		return snap
@@ -57,7 +57,7 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	return c.made
 }
 
-// servers are where the API server is asked. Its ClusterIP is none: that is guarded as any.
+// servers are from where the API server answers. Its ClusterIP is none: that is guarded as any.
 func (l *loop) servers(snap *topology.Snapshot) (list []netip.Prefix) {
 	if l.parts.Cluster == nil {
 		return nil

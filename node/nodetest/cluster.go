@@ -31,7 +31,7 @@ type API struct {
 	Latency time.Duration      // of every answer
 	Pods    []netip.Prefix     // of the node
 	IPs     []netip.Addr       // of the node
-	At      []netip.Addr       // where it was looked for
+	At      []netip.Addr       // from where it answered
 	Policy  bool               // there is a NetworkPolicy
 	Away    error              // not nil: it does not answer, and this is why
 	Deaf    error              // not nil: it keeps no watch of policies, and this is why
