@@ -22,12 +22,12 @@ func load(rules *clientcmd.ClientConfigLoadingRules, context, by string) (cfg *r
 	if raw, err = loader.RawConfig(); err != nil {
 		return nil, raw, fmt.Errorf("read %s: %w", by, told(err))
 	}
-	cfg, err = loader.ClientConfig()
-	if field, text := nobody(&raw, context); err == nil && text != "" { // for client-go that is nobody in particular
-		err = fmt.Errorf("%s: %s", field, text)
-	}
-	if err == nil {
-		return cfg, raw, nil
+	if cfg, err = loader.ClientConfig(); err == nil {
+		field, text := nobody(&raw, context)
+		if text == "" {
+			return cfg, raw, nil
+		}
+		err = fmt.Errorf("%s: %s", field, text) // which client-go takes for nobody in particular
 	}
 	if len(raw.Contexts)+len(raw.Clusters) == 0 && context == "" {
 		return nil, raw, fmt.Errorf("%w: %s has none", ErrNoConfig, by)

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
@@ -51,10 +50,8 @@ func (a *sources) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	if address, ok := at.Load().(string); ok {
-		if host, _, err := net.SplitHostPort(address); err == nil {
-			if ip, err := netip.ParseAddr(host); err == nil {
-				a.from.note(ip.Unmap().WithZone(""))
-			}
+		if from, err := netip.ParseAddrPort(address); err == nil {
+			a.from.note(from.Addr().Unmap().WithZone(""))
 		}
 	}
 	return resp, nil

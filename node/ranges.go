@@ -30,8 +30,9 @@ func (c *cidrs) finding() (list []capture.Finding) {
 }
 
 // believeRanges has no range of a source guarded in which this node's own pods are, its loopback or the API server,
-// unless it was before: as a flag it would keep an agent from starting, and nobody without an API server hears the cure. What was guarded stays so then, for it is not known
-// what was meant. As long as it is not known which pods there are, nothing that may hold them counts as what was.
+// unless it was before: as a flag it would keep an agent from starting, and nobody without an API server hears the
+// cure. What was guarded stays so then, for it is not known what was meant. As long as it is not known which pods
+// there are, nothing that may hold them counts as what was.
 func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	c := &l.cidrs
 	if snap == c.made {

@@ -123,7 +123,10 @@ Exits with 1 where it prints a problem; of one Service, only its own are.`,
 }
 
 func (w *world) rows(args []string) ([]serviceRow, error) {
-	rows, refused := []serviceRow{}, w.udpRefused()
+	rows, refused, most := []serviceRow{}, w.udpRefused(), mostLeftOut
+	if len(args) > 0 {
+		most = mostLeftOutOfOne
+	}
 	for _, s := range w.view.Sorted() {
 		if len(args) > 0 && !asked(s.Key.String(), args[0]) {
 			continue
@@ -134,10 +137,6 @@ func (w *world) rows(args []string) ([]serviceRow, error) {
 		}
 		if s.Affinity > 0 && !tells(s.Notices(), "spec.sessionAffinity") {
 			row.Affinity = s.Affinity.String()
-		}
-		most := mostLeftOut
-		if len(args) > 0 {
-			most = mostLeftOutOfOne
 		}
 		row.Frontends = w.frontendRows(s, most)
 		for i := range s.Frontends { // the first rows are of these

@@ -164,11 +164,14 @@ func (g *grid) portless(ports []any, pods []podTemplate) (list []topology.Proble
 	for i, item := range ports {
 		port, _ := item.(Object)
 		name, protocol := value[string](port, "targetPort"), cmp.Or(value[string](port, "protocol"), "TCP")
+		if name == "" {
+			continue
+		}
 		var named []string
 		for _, p := range pods {
 			named = append(named, p.portNames(protocol)...)
 		}
-		if name == "" || slices.Contains(named, name) {
+		if slices.Contains(named, name) {
 			continue
 		}
 		slices.Sort(named)

@@ -20,30 +20,20 @@ const (
 
 // KeptName is an error unless a state file has a Service by name alone, as one that no node serves.
 func (e *Node) KeptName(file, service string) error {
-	st, err := e.state(file)
-	if err != nil {
-		return err
+	entry, err := e.service(file, service)
+	if err == nil && !entry.Service.Foreign {
+		err = fmt.Errorf("state file %s of %s does not have %s by its name alone", file, e.Name, service)
 	}
-	namespace, name, _ := strings.Cut(service, "/")
-	entry, ok := st.Snapshot.Services.Get(topology.ObjectKey{Namespace: namespace, Name: name})
-	if !ok || entry.Service == nil || !entry.Service.Foreign {
-		return fmt.Errorf("state file %s of %s does not have %s by its name alone", file, e.Name, service)
-	}
-	return nil
+	return err
 }
 
 // Kept returns nil once the state file on disk has all of these as ready
 // endpoints of a Service ("NAMESPACE/NAME"): what was written before the
 // cloud went away is what a node starts again from.
 func (e *Node) Kept(file, service string, addrs ...netip.Addr) error {
-	st, err := e.state(file)
+	entry, err := e.service(file, service)
 	if err != nil {
 		return err
-	}
-	namespace, name, _ := strings.Cut(service, "/")
-	entry, ok := st.Snapshot.Services.Get(topology.ObjectKey{Namespace: namespace, Name: name})
-	if !ok || entry.Service == nil {
-		return fmt.Errorf("state file %s of %s has no Service %s", file, e.Name, service)
 	}
 	var have []netip.Addr
 	for _, slice := range entry.Slices {
@@ -71,6 +61,20 @@ func (e *Node) KeptLabel(file, node, key, value string) error {
 		return fmt.Errorf("state file %s of %s does not have the label %s=%s of node %s", file, e.Name, key, value, node)
 	}
 	return nil
+}
+
+// service is what a state file has of a Service.
+func (e *Node) service(file, service string) (*topology.Entry, error) {
+	st, err := e.state(file)
+	if err != nil {
+		return nil, err
+	}
+	namespace, name, _ := strings.Cut(service, "/")
+	entry, ok := st.Snapshot.Services.Get(topology.ObjectKey{Namespace: namespace, Name: name})
+	if !ok || entry.Service == nil {
+		return nil, fmt.Errorf("state file %s of %s has no Service %s", file, e.Name, service)
+	}
+	return entry, nil
 }
 
 func (e *Node) state(file string) (*source.State, error) {
