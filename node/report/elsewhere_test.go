@@ -11,6 +11,23 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
+// inShop is a Service with one port.
+func inShop(name string, keys *string, ip byte) *topology.Service {
+	return &topology.Service{
+		Key: topology.ObjectKey{Namespace: "shop", Name: name}, TopologyKeys: keys, ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, ip})},
+		Ports: []topology.ServicePort{{Port: 80, Protocol: topology.TCP}},
+	}
+}
+
+// ofShop is the slice of such a one, with an endpoint on each node.
+func ofShop(service string, ready bool, nodes ...string) *topology.Slice {
+	s := &topology.Slice{Key: topology.ObjectKey{Namespace: "shop", Name: service}, Service: service, Ports: []topology.SlicePort{{Port: 80, Protocol: topology.TCP}}}
+	for i, n := range nodes {
+		s.Endpoints = append(s.Endpoints, topology.Endpoint{Addr: netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}), Node: n, Ready: ready, Serving: ready})
+	}
+	return s
+}
+
 // A closed Service whose endpoints are in other units alone is told, while it is so: not one that has none anywhere, nor
 // one that is open.
 func TestElsewhere(t *testing.T) {
@@ -21,26 +38,13 @@ func TestElsewhere(t *testing.T) {
 	}
 	node("a-1", "a")
 	node("b-1", "b")
-	service := func(name string, keys *string, ip byte) {
-		b.SetService(&topology.Service{
-			Key: topology.ObjectKey{Namespace: "shop", Name: name}, TopologyKeys: keys, ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, ip})},
-			Ports: []topology.ServicePort{{Port: 80, Protocol: topology.TCP}},
-		})
-	}
-	on := func(name string, ready bool, nodes ...string) {
-		s := &topology.Slice{Key: topology.ObjectKey{Namespace: "shop", Name: name}, Service: name, Ports: []topology.SlicePort{{Port: 80, Protocol: topology.TCP}}}
-		for i, n := range nodes {
-			s.Endpoints = append(s.Endpoints, topology.Endpoint{Addr: netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}), Node: n, Ready: ready, Serving: ready})
-		}
-		b.SetSlice(s)
-	}
-	service("till", &keys, 1)
-	service("open", nil, 2)
-	service("empty", &keys, 3)
-	b.SetService(&topology.Service{ // of which the unit has a pod, on another node
-		Key: topology.ObjectKey{Namespace: "shop", Name: "local"}, TopologyKeys: &keys, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.4")}, InternalLocal: true,
-		Ports: []topology.ServicePort{{Port: 80, Protocol: topology.TCP}},
-	})
+	on := func(name string, ready bool, nodes ...string) { b.SetSlice(ofShop(name, ready, nodes...)) }
+	b.SetService(inShop("till", &keys, 1))
+	b.SetService(inShop("open", nil, 2))
+	b.SetService(inShop("empty", &keys, 3))
+	local := inShop("local", &keys, 4)
+	local.InternalLocal = true // of which the unit has a pod, on another node
+	b.SetService(local)
 	node("a-2", "a")
 	on("local", true, "a-2", "b-1")
 	viewer := topology.NewViewer("a-1", topology.Options{Datapath: topology.DatapathAuto})
@@ -79,22 +83,11 @@ func TestNowhere(t *testing.T) {
 	}
 	node("site")
 	b.SetNode(&topology.Node{Name: "b-1", Labels: map[string]string{"site": "b", "line": "1"}})
-	for i, keys := range []string{`["site"]`, `["line"]`, `["site", "*"]`, ""} {
-		s := &topology.Service{
-			Key: topology.ObjectKey{Namespace: "shop", Name: fmt.Sprint("s", i)}, ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, byte(i)})},
-			Ports: []topology.ServicePort{{Port: 80, Protocol: topology.TCP}},
-		}
-		if keys != "" {
-			s.TopologyKeys = &keys
-		}
-		b.SetService(s)
+	site, line, anybody := `["site"]`, `["line"]`, `["site", "*"]`
+	for i, keys := range []*string{&site, &line, &anybody, nil} {
+		b.SetService(inShop(fmt.Sprint("s", i), keys, byte(i)))
 	}
-	on := func(node string, ready bool) {
-		b.SetSlice(&topology.Slice{
-			Key: topology.ObjectKey{Namespace: "shop", Name: "s0-x"}, Service: "s0", Ports: []topology.SlicePort{{Port: 80, Protocol: topology.TCP}},
-			Endpoints: []topology.Endpoint{{Addr: netip.MustParseAddr("10.1.0.1"), Node: node, Ready: ready, Serving: ready}},
-		})
-	}
+	on := func(node string, ready bool) { b.SetSlice(ofShop("s0", ready, node)) }
 	viewer := topology.NewViewer("a-1", topology.Options{Datapath: topology.DatapathAuto})
 	var index Unreached
 	for _, tc := range []struct {
