@@ -9,8 +9,8 @@
 // refused before Envoy forgets it, and Envoy must know what it is to be handed, for
 // which it is waited for a moment (XDS.Await).
 //
-// The order of a start is: inspect the node, lock the state directory, listen, lock
-// the network, put the guard in force, and only then ask anything of the network
+// The order of a start is: inspect the node, lock the state directory and the network,
+// listen, put the guard in force, and only then ask anything of the network
 // (start.go). From the guard on nothing that is addressed to a Service leaves the
 // node unserved.
 //

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/source"
 )
 
 // Rules that cannot be put back are no health, and are tried again soon.
@@ -136,6 +139,28 @@ func TestProvisionalRulesComeBack(t *testing.T) {
 		after(repairEvery)
 		r.wantServed(t, "repaired", webFrontend)
 		r.wantHealthy(t, "repaired", true)
+	})
+}
+
+// Without a view nothing but the guard can be put back, and no more is said.
+func TestWhatComesBackIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.runBefore(t)
+		must(t, os.Remove(filepath.Join(r.cfg.StateDir, source.StateFile)))
+		r.mustStart(t)
+		after(repairEvery)
+		r.kernel.Flush()
+		after(repairEvery)
+		if all, guard := r.log.Count("and are back"), r.log.Count("the guard is back"); all != 0 || guard != 1 {
+			t.Errorf("before the first view: said %d times that all is back, %d times that the guard is", all, guard)
+		}
+		r.publish(webOnly())
+		r.kernel.Flush()
+		after(repairEvery)
+		if n := r.log.Count("and are back"); n != 1 {
+			t.Errorf("with a view: said %d times", n)
+		}
 	})
 }
 

@@ -60,15 +60,15 @@ func (s *startup) begin(ctx context.Context) error {
 		return err
 	}
 	s.unlocks = append(s.unlocks, s.dir.Unlock)
-	s.show(fresh)
-	if s.sockets, err = s.open(s.group); err != nil {
-		return err
-	}
 	unlock, err := s.lockNetwork()
 	if err != nil {
 		return err
 	}
 	s.unlocks = append(s.unlocks, unlock)
+	s.show(fresh)
+	if s.sockets, err = s.open(s.group); err != nil {
+		return err
+	}
 	s.loop, err = s.start(ctx)
 	return err
 }
@@ -91,8 +91,8 @@ func (s *startup) undo() error {
 }
 
 // lockNetwork makes this agent the only one that writes the rules of its
-// network. It comes last before the first write: what else is in the way has
-// more to say.
+// network. It comes before the listeners: of a second agent's ports and sockets
+// the lock says whose they are.
 func (a *Agent) lockNetwork() (unlock func(), err error) {
 	if a.parts.LockNetwork == nil {
 		return func() {}, nil

@@ -238,7 +238,7 @@ func TestBesideALiveAgent(t *testing.T) {
 		"a second agent with other directories":   p.agent("b", "--manifests", p.manifests()),
 		"a second agent with another --state-dir": p.agent("a", "--manifests", p.manifests(), "--state-dir", filepath.Join(p.dir, "other")),
 	} {
-		if out := p.ends(cmd, 3); !strings.Contains(out, "stop it") {
+		if out := p.ends(cmd, 3); !strings.Contains(out, "another gridmesh-agent, or a cleanup") || !strings.Contains(out, "stop it") {
 			t.Errorf("%s: %s", name, out)
 		}
 	}

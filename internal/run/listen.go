@@ -34,6 +34,9 @@ func CheckTCP(flag, address string) error {
 // ListenTCP listens on an address, Bound.
 func ListenTCP(address string, log *slog.Logger) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, fmt.Errorf("listen on %s: %w; `ss -ltnp` names the process that has it: stop it, or listen elsewhere", address, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}

@@ -218,7 +218,7 @@ func TestListenUnixDoesNotWaitForEver(t *testing.T) {
 
 func TestListenTCPNamesTheAddress(t *testing.T) {
 	l := listenTCP(t)
-	if _, err := ListenTCP(l.Addr().String(), slog.Default()); err == nil || !strings.Contains(err.Error(), "listen on "+l.Addr().String()) {
+	if _, err := ListenTCP(l.Addr().String(), slog.Default()); err == nil || !strings.Contains(err.Error(), "listen on "+l.Addr().String()) || !strings.Contains(err.Error(), "ss -ltnp") {
 		t.Errorf("error %v", err)
 	}
 }

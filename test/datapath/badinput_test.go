@@ -18,17 +18,19 @@ import (
 
 func TestSocketPathsThatExist(t *testing.T) {
 	e := named(t, "a-1")
+	e.Agent.Signal(syscall.SIGTERM) // else the lock of the network is met first
 	dir := t.TempDir()
 	file := dir + "/file"
 	must(t, os.WriteFile(file, []byte("mine"), 0o600))
-	// Nothing of the running agent's is touched: the guard is installed with
-	// the same rules, then the socket is found to be in use.
 	common := []string{"--state-dir", dir + "/state", "--pod-cidr", e.PodCIDR.String() + "," + e.PodCIDR6.String(), "--service-cidr", "10.96.0.0/16,fd00:96::/112", "--healthz-bind-address", "", "--metrics-bind-address", ""}
 	refusedStart(t, e, 1, append(common, "--xds-socket", file), "something that is no socket is there", "choose another path", file)
 	if body, err := os.ReadFile(file); err != nil || string(body) != "mine" {
 		t.Errorf("the file was touched: %q, %v", body, err)
 	}
-	refusedStart(t, e, 3, append(common, "--xds-socket", e.Dir+"/xds.sock"), "somebody listens on "+e.Dir+"/xds.sock already")
+	alive, err := net.Listen("unix", dir+"/alive.sock")
+	must(t, err)
+	defer alive.Close()
+	refusedStart(t, e, 3, append(common, "--xds-socket", dir+"/alive.sock"), "somebody listens on "+dir+"/alive.sock already")
 	dead := dir + "/dead.sock"
 	l, err := net.Listen("unix", dead)
 	must(t, err)
@@ -36,7 +38,10 @@ func TestSocketPathsThatExist(t *testing.T) {
 	must(t, l.Close())
 	// A socket that a dead process left is replaced: this start gets past it
 	// and stumbles over the next.
-	refusedStart(t, e, 3, append(common, "--xds-socket", dead, "--feed-socket", dir+"/feed.sock", "--status-socket", e.Dir+"/agent.sock"), "somebody listens on "+e.Dir+"/agent.sock already")
+	refusedStart(t, e, 3, append(common, "--xds-socket", dead, "--feed-socket", dir+"/feed.sock", "--status-socket", dir+"/alive.sock"), "somebody listens on "+dir+"/alive.sock already")
+	must(t, e.StartAgent())
+	ready(t, e)
+	connected(t, e)
 }
 
 // A state file that cannot be used is set aside and said; the node starts.
