@@ -181,6 +181,39 @@ func TestTheFirstPolicyIsHeardOf(t *testing.T) {
 	}
 }
 
+// An uplink that is cut ends the watch, and the first NetworkPolicy may come just then;
+// a server that keeps no watch is asked less and less often.
+func TestAWatchOfPoliciesIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{Journal: r.journal}
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		r.publish(webOnly())
+		web := []string{webFrontend}
+		after(2 * policiesSoon)
+		r.api.Set(func(a *nodetest.API) { a.Deaf = errBroken })
+		synctest.Wait()
+		r.api.Set(func(a *nodetest.API) { a.Deaf, a.Policy = nil, true })
+		after(2 * policiesSoon)
+		r.wantPaths(t, "the first came when the watch was lost", nil, web)
+
+		r.api.Set(func(a *nodetest.API) { a.Deaf, a.Policy = errBroken, false })
+		after(policiesMost)
+		r.journal.Take()
+		after(time.Hour)
+		asked := 0
+		for _, what := range r.journal.Take() {
+			if what == "ask policies" {
+				asked++
+			}
+		}
+		if most := int(time.Hour/policiesEvery) * 5 / 4; asked < 10 || asked > most {
+			t.Errorf("without a watch asked %d times an hour, not %d at most", asked, most)
+		}
+	})
+}
+
 // Who makes and removes NetworkPolicies in a loop has no node ask more often.
 func TestPoliciesInALoopAreNotAskedForMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

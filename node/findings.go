@@ -225,6 +225,7 @@ const policiesFound = "the cluster has NetworkPolicies (kubectl get networkpolic
 // waits for the first. They are anybody's to make, so they never end an agent that serves.
 func (a *Agent) followPolicies(ctx context.Context) error {
 	var unasked, unheard bool // said already
+	lost := 0                 // watches, one after the other
 	for {
 		name, version, err := a.parts.Cluster.NetworkPolicy(ctx)
 		if err == nil {
@@ -238,14 +239,16 @@ func (a *Agent) followPolicies(ctx context.Context) error {
 		case unasked && a.cfg.Datapath != topology.DatapathNone:
 			next = policiesSoon // which path serves may wait for it
 		case !unasked && name == "":
+			began := time.Now()
 			name, err = a.parts.Cluster.AwaitNetworkPolicy(ctx, version, jitter(policiesEvery))
 			if err != nil && !unheard && ctx.Err() == nil {
 				a.log.Warn("could not wait for NetworkPolicies; looking for them now and then", obs.KeyErr, err)
 			}
 			if unheard = err != nil; unheard {
+				next, lost = afterLostWatch(lost, time.Since(began))
 				break
 			}
-			if name == "" {
+			if lost = 0; name == "" {
 				continue
 			}
 			a.notePolicies(name) // gone since or not: who makes and removes them has no node ask more often
@@ -254,6 +257,20 @@ func (a *Agent) followPolicies(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// afterLostWatch is how long nobody looks after a watch that failed: an uplink that was
+// cut ends one, and the first NetworkPolicy may come just then. Where none is kept at
+// all it is longer each time.
+func afterLostWatch(lost int, held time.Duration) (pause time.Duration, now int) {
+	if held >= policiesSoon {
+		lost = 0
+	}
+	pause = min(policiesSoon<<lost, policiesEvery)
+	if pause < policiesEvery {
+		lost++
+	}
+	return pause, lost
 }
 
 func (a *Agent) policiesUnasked() string {

@@ -103,7 +103,7 @@ func (s *Soak) startDials(ctx context.Context) *dials {
 		l.wg.Go(func() { s.client(ctx, l, node, "pod "+node, s.pods[node].ns) })
 		l.wg.Go(func() { s.asker(ctx, l, node) })
 	}
-	for _, node := range s.unit(twoPaths) {
+	for _, node := range s.twoPaths() {
 		l.wg.Go(func() { s.explorer(ctx, l, node, "node "+node, s.c.Nodes[node].NS) })
 		l.wg.Go(func() { s.explorer(ctx, l, node, "pod "+node, s.pods[node].ns) })
 	}

@@ -151,9 +151,19 @@ func (s *Soak) lab() netlab.Config {
 	return cfg
 }
 
-// twoPaths is the unit whose agents have both paths. It has one node: the kernel sends
-// its share to a neighbour's dead pod, and that would have to be excused.
-const twoPaths = "c"
+// onePath is the unit whose agents have Envoy alone: there a neighbour's dead pod
+// excuses nothing, to which the kernel sends its share until it is told.
+const onePath = "a"
+
+// twoPaths are the nodes of all others, which have both paths.
+func (s *Soak) twoPaths() (list []string) {
+	for _, u := range s.world.Units {
+		if u.Name != onePath {
+			list = append(list, u.Nodes...)
+		}
+	}
+	return list
+}
 
 // flags are those of agents, by node.
 func (s *Soak) flags() map[string][]string {
@@ -161,7 +171,7 @@ func (s *Soak) flags() map[string][]string {
 	for _, node := range s.world.Nodes() {
 		list[node] = []string{"--datapath", "envoy"}
 	}
-	for _, node := range s.unit(twoPaths) {
+	for _, node := range s.twoPaths() {
 		list[node] = []string{"--datapath", "auto"}
 	}
 	return list

@@ -145,7 +145,7 @@ func (s *Soak) hitAPIServer(ctx context.Context, _ []string) (func() error, erro
 }
 
 // killPod kills the steady app on a node; the kubelet starts it again. Where
-// it has a neighbour, only what is under way may fail.
+// it has a neighbour, and Envoy alone serves, only what is under way may fail.
 func (s *Soak) killPod(_ context.Context, args []string) (func() error, error) {
 	node := args[0]
 	if !s.take("pod " + node) {
@@ -156,7 +156,7 @@ func (s *Soak) killPod(_ context.Context, args []string) (func() error, error) {
 	if err := edge.KillPod(s.pods[node].uid); err != nil {
 		return nil, err
 	}
-	if len(unit) > 1 {
+	if len(unit) > 1 && s.world.UnitOf(node) == onePath {
 		ends()
 		ends = func() {}
 	}
@@ -185,7 +185,7 @@ func (s *Soak) cutUplink(_ context.Context, args []string) (func() error, error)
 }
 
 // cutNode parts a node from everything. Its neighbours go on; only what is
-// under way may fail there.
+// under way may fail there, and what their kernels send to its pod.
 func (s *Soak) cutNode(_ context.Context, args []string) (func() error, error) {
 	node := args[0]
 	if !s.take("node " + node) {
@@ -194,12 +194,16 @@ func (s *Soak) cutNode(_ context.Context, args []string) (func() error, error) {
 	under := s.trouble(model.Broken, s.unit(s.world.UnitOf(node))...)
 	ends := s.trouble(model.Deaf|model.Broken|model.Nameless, node)
 	err := s.c.Lab.Node(node).Cut()
-	under()
+	if s.world.UnitOf(node) == onePath {
+		under()
+		under = func() {}
+	}
 	if err != nil {
 		return nil, err
 	}
 	return func() error {
 		defer s.free("node " + node)
+		defer under()
 		defer ends()
 		return s.c.Lab.Node(node).Heal()
 	}, nil

@@ -73,7 +73,7 @@ func (s *Soak) follow(ctx context.Context) error {
 		f := &follower{Socket: source.NewSocket(s.c.Nodes[node].Dir + "/feed.sock")}
 		f.wake = f.Wake()
 		s.sockets[node], s.told[node] = f, model.NewTold(node)
-		if s.world.UnitOf(node) == twoPaths {
+		if s.world.UnitOf(node) != onePath {
 			s.told[node].Options.Datapath = topology.DatapathAuto
 		}
 	}

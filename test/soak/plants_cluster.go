@@ -71,7 +71,7 @@ func (s *Soak) unattended(ctx context.Context) error {
 // plantForgotten has a client answered by two pods of a Service with affinity, a moment
 // apart, until that is seen.
 func (s *Soak) plantForgotten(ctx context.Context) error {
-	node := s.unit(twoPaths)[0]
+	node := s.twoPaths()[0]
 	if err := s.deleteSlice(ctx, []string{"x6"}); err != nil { // it may be another Service's by now
 		return err
 	}

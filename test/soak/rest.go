@@ -67,7 +67,7 @@ func (s *Soak) rest(ctx context.Context) (before map[string]*ended, lines []stri
 // that steps made and removed, for ten minutes more: one that starts afresh knows
 // nothing of them.
 func (s *Soak) stayPoliced(ctx context.Context) error {
-	for _, node := range s.unit(twoPaths) {
+	for _, node := range s.twoPaths() {
 		r, err := report.Ask(ctx, s.c.Nodes[node].Dir+"/agent.sock")
 		if err != nil {
 			return err
