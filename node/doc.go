@@ -27,7 +27,7 @@
 // itself, and is a field of Agent: from the loop the snapshot, the report
 // (status.go) and what is in force (package envoy); to it the names that Envoy asked
 // for (package preload), what Envoy answers (envoy.go) and whether it does
-// (absence.go, asked.go), the NetworkPolicies (findings.go) and their engines (engines.go), the own
+// (absence.go, asked.go), the NetworkPolicies (policies.go) and their engines (engines.go), the own
 // Node's pod CIDRs, and whom the unit's vote calls dead (dead.go); both ways which nodes have reported (reports.go). Whether the own Node
 // is about to go goes from who follows it to the health. The findings are of all who look.
 //

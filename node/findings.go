@@ -12,17 +12,11 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/internal/obs"
-	"github.com/gridmesh/gridmesh/internal/run"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// How often the node and the cluster are looked at for what was not there at
-// the start.
-const (
-	inspectEvery  = time.Minute
-	policiesEvery = 2 * time.Minute
-	policiesSoon  = 10 * time.Second
-)
+// inspectEvery is how often the node is looked at for what was not there at the start.
+const inspectEvery = time.Minute
 
 // findings are what breaks the capture on this node or is bypassed by it, as
 // the last looks showed it: at the node, and at the cluster; what the state
@@ -216,95 +210,4 @@ func (a *Agent) keepInspecting(ctx context.Context) error {
 		failing = false
 		a.show(a.found.replaceNode(seen))
 	}
-}
-
-// policiesFound says what becomes of them. It names none: they come and go.
-const policiesFound = "the cluster has NetworkPolicies (kubectl get networkpolicies -A lists them): traffic through a ClusterIP bypasses what the node of the client enforces; where they are to be obeyed, start the agent without --datapath envoy (docs/limits.md)"
-
-// followPolicies looks for NetworkPolicies again and again, and while there are none
-// waits for the first. They are anybody's to make, so they never end an agent that serves.
-func (a *Agent) followPolicies(ctx context.Context) error {
-	var unasked, unheard bool // said already
-	lost := 0                 // watches, one after the other
-	for {
-		name, version, err := a.parts.Cluster.NetworkPolicy(ctx)
-		if err == nil {
-			a.notePolicies(name)
-		} else if !unasked && ctx.Err() == nil {
-			a.log.Warn(a.policiesUnasked(), obs.KeyErr, err)
-		}
-		unasked = err != nil
-		next := policiesEvery
-		switch {
-		case unasked && a.cfg.Datapath != topology.DatapathNone:
-			next = policiesSoon // which path serves may wait for it
-		case !unasked && name == "":
-			began := time.Now()
-			name, err = a.parts.Cluster.AwaitNetworkPolicy(ctx, version, jitter(policiesEvery))
-			if err != nil && !unheard && ctx.Err() == nil {
-				a.log.Warn("could not wait for NetworkPolicies; looking for them now and then", obs.KeyErr, err)
-			}
-			if unheard = err != nil; unheard {
-				next, lost = afterLostWatch(lost, time.Since(began))
-				break
-			}
-			if lost = 0; name == "" {
-				continue
-			}
-			a.notePolicies(name) // gone since or not: who makes and removes them has no node ask more often
-		}
-		if !run.Pause(ctx, jitter(next)) {
-			return nil
-		}
-	}
-}
-
-// afterLostWatch is how long nobody looks after a watch that failed: an uplink that was
-// cut ends one, and the first NetworkPolicy may come just then. Where none is kept at
-// all it is longer each time.
-func afterLostWatch(lost int, held time.Duration) (pause time.Duration, now int) {
-	if held >= policiesSoon {
-		lost = 0
-	}
-	pause = min(policiesSoon<<lost, policiesEvery)
-	if pause < policiesEvery {
-		lost++
-	}
-	return pause, lost
-}
-
-func (a *Agent) policiesUnasked() string {
-	if a.cfg.Datapath != topology.DatapathNone {
-		return "could not ask for NetworkPolicies; until that is known the kernel serves all, or what the last answer allows"
-	}
-	return "could not ask for NetworkPolicies; if there are any, what the node of the client enforces is bypassed (docs/limits.md)"
-}
-
-// notePolicies notes whether there are any, by the name of one. With a kernel path none is bypassed
-// that the operator did not choose Envoy for.
-func (a *Agent) notePolicies(name string) {
-	a.policies.Publish(word{name != "", time.Now()})
-	fill(a.paths)
-	var list []capture.Finding
-	if name != "" && a.cfg.Datapath == topology.DatapathNone {
-		list = []capture.Finding{{Kind: capture.PolicyEngine, Text: policiesFound}}
-	}
-	a.show(a.found.replaceCluster(list))
-}
-
-// refusePolicies keeps an agent from starting on a node that was not served
-// before, where the operator wants that. An API server that does not answer
-// keeps no node from starting.
-func (a *Agent) refusePolicies(ctx context.Context) error {
-	if a.parts.Cluster == nil || !a.cfg.RefusePolicies || a.parts.Capture.Found() || a.cfg.Datapath != topology.DatapathNone {
-		return nil
-	}
-	name, _, err := a.parts.Cluster.NetworkPolicy(ctx)
-	if err != nil {
-		a.log.Warn("could not ask for NetworkPolicies before the start; starting", obs.KeyErr, err)
-	}
-	if err == nil && name != "" {
-		return a.unfit(ctx, fmt.Errorf("%s; one is %s; leave --network-policies=refuse out to accept that", policiesFound, name))
-	}
-	return nil
 }

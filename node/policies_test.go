@@ -1,6 +1,8 @@
 package node
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,5 +43,39 @@ func TestTheAgeOfNoPolicies(t *testing.T) {
 		if got := r.agent.status(); got.PoliciesUnasked || age() > 2*policiesSoon {
 			t.Errorf("healed: unasked %v, none as of %s ago", got.PoliciesUnasked, age())
 		}
+	})
+}
+
+// The right to list NetworkPolicies alone is taken away: what serves stays, and who asks
+// whether all is well hears of it; that nobody answers at all is another's to say.
+func TestPoliciesThatNobodyTellsOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{}
+		r.withKernelPath(topology.DatapathAuto)
+		r.mustStart(t)
+		r.publish(webOnly())
+		found := func(when string, want bool) {
+			t.Helper()
+			status := r.agent.status()
+			said := func(text string) bool {
+				return strings.Contains(text, "does not say whether there are NetworkPolicies")
+			}
+			if got := slices.ContainsFunc(status.Degraded(time.Now()), said); got != want {
+				t.Errorf("%s: degraded by it %v", when, got)
+			}
+		}
+		after(policiesEvery)
+		found("none", false)
+		r.api.Set(func(a *nodetest.API) { a.Away, a.Deaf = errBroken, errBroken })
+		after(2 * policiesEvery)
+		found("the API server is away", false)
+		r.api.Set(func(a *nodetest.API) { a.Away, a.Secret = nil, errBroken })
+		after(policiesPatience + 2*policiesSoon)
+		found("they are kept from it", true)
+		r.wantPaths(t, "they are kept from it", []string{webFrontend}, []string{webFrontend})
+		r.api.Set(func(a *nodetest.API) { a.Secret = nil })
+		after(2 * policiesSoon)
+		found("allowed again", false)
 	})
 }

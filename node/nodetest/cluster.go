@@ -35,6 +35,7 @@ type API struct {
 	Policy  bool               // there is a NetworkPolicy
 	Away    error              // not nil: it does not answer, and this is why
 	Deaf    error              // not nil: it keeps no watch of policies, and this is why
+	Secret  error              // not nil: it tells of no policies, and this is why
 	Leaving latest.Value[bool] // the Node is about to go; nothing is told before the first
 	Mute    []string           // watches that were not heard
 	Open    []string           // watches that are open and say nothing
@@ -125,6 +126,9 @@ func (a *API) NetworkPolicy(ctx context.Context) (name, version string, err erro
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.Secret != nil {
+		return "", "", a.Secret
+	}
 	return a.aPolicy(), "", nil
 }
 
