@@ -109,7 +109,7 @@ func filesAsTold(n *cluster.Node, rows map[string]string) error {
 	for _, dir := range []string{"/run/gridmesh", "/var/lib/gridmesh"} {
 		errs = append(errs, filepath.WalkDir(filepath.Join(host, dir), look))
 	}
-	passing := []string{"/var/lib/gridmesh/outage", "/run/gridmesh/.*.lock", "/var/lib/gridmesh/manifests"} // while the cloud is away, or a socket is opened; with --manifests
+	passing := []string{"/var/lib/gridmesh/outage", "/run/gridmesh/.*.lock", "/var/lib/gridmesh/manifests", "/run/gridmesh/envoy.yaml"} // while the cloud is away, or a socket is opened; with --manifests; with deploy/systemd
 	for pattern := range rows {
 		ofHealth := slices.Contains([]string{"/run/gridmesh-health", "/run/gridmesh/health", "/var/lib/gridmesh-health"}, filepath.Dir(pattern))
 		if !seen[pattern] && !slices.Contains(passing, pattern) && !ofHealth {

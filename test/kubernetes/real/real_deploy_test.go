@@ -2,6 +2,8 @@ package real
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -49,6 +51,17 @@ func TestDeployedOnRealNodes(t *testing.T) {
 			resolves(t, a, "b-1")
 		})
 	}
+	t.Run("Envoy is killed where the sockets' directory was emptied", func(t *testing.T) {
+		sockets := filepath.Dir(c.Nodes["b-1"].AgentSocket())
+		list, err := os.ReadDir(sockets)
+		must(t, err)
+		for _, e := range list {
+			must(t, os.RemoveAll(filepath.Join(sockets, e.Name())))
+		}
+		restarted(t, "b-1", "gridmesh-envoy", "envoy", syscall.SIGKILL)
+		served(t, a, a)
+		resolves(t, a, "b-1")
+	})
 }
 
 // resolves waits until a node's DNS answers pods with the address of an app.
