@@ -45,7 +45,9 @@ func (c *Capture) followAddresses() error {
 		}
 		if torn == nil && !of.young() { // else another may be the one
 			for _, ip := range own {
-				k.homes.add(ip)
+				if !slices.Contains(k.said, ip) { // which is no word of the routes
+					k.homes.add(ip)
+				}
 			}
 		}
 		chosen.NodeIPs = own

@@ -97,6 +97,9 @@ func TestNodePortsWhereTheNodeSays(t *testing.T) {
 	if got := fmt.Sprint(h.IPs().Said); got != "[192.0.2.1 10.99.0.1 203.0.113.7]" {
 		t.Errorf("kept are %s", got)
 	}
+	if got := fmt.Sprint(h.IPs().Homes); got != "[10.99.0.1 2001:db8::1]" { // by the routes, before the Node said anything, and of IPv6
+		t.Errorf("homes are %s", got)
+	}
 }
 
 // What a run before knew is served again by one that started while the better uplink was away,

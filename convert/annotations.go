@@ -14,10 +14,6 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// MaxAnnotation bounds what is kept of a topologyKeys annotation: 16 keys of
-// at most 317 characters, with room for spaces. More is malformed anyway.
-const MaxAnnotation = 8 << 10
-
 // mostNames is how many annotations are looked through for mistyped names. Who
 // has more has a program write them; an API server takes 256 KiB of them, and
 // one tenant's must not slow down everybody's Services.
@@ -37,7 +33,7 @@ func topologyKeys(annotations map[string]string) (keys *string, misspelt string)
 	if !found {
 		return nil, ""
 	}
-	text = bounded(text, MaxAnnotation)
+	text = bounded(topology.KeptKeys(text), topology.MostKeys)
 	return &text, misspelt
 }
 

@@ -22,7 +22,7 @@ func FuzzConvert(f *testing.F) {
 	f.Add([]byte(`{"metadata": {"name": "web-1", "labels": {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": [{"addresses": ["10.1.0.1"], "hints": {}}]}`))
 	f.Add([]byte(`{"metadata": {"name": "web", "annotations": {"superedge.io/topologyKey": "[\"site\"]", "gridmesh.io/x": ""}}}`))
 	f.Add([]byte(`{"spec": {"clusterIPs": ["::ffff:1.2.3.4%x", "0.0.0.0"], "cidrs": ["10.0.0.0/8"]}}`))
-	f.Add([]byte(`{"metadata": {"name": "web", "annotations": {"gridmesh.io/datapath": "x` + strings.Repeat("\u20ac", 100) + `", "topologyKeys": "x` + strings.Repeat("\u20ac", convert.MaxAnnotation) + `"}}}`))
+	f.Add([]byte(`{"metadata": {"name": "web", "annotations": {"gridmesh.io/datapath": "x` + strings.Repeat("\u20ac", 100) + `", "topologyKeys": "x` + strings.Repeat("\u20ac", topology.MostKeys) + `"}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := topology.NewBuilder()
 		var service corev1.Service

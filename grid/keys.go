@@ -51,7 +51,7 @@ func PruneService(obj map[string]any) {
 	name, namespace, uid, version := m.GetName(), m.GetNamespace(), m.GetUID(), m.GetResourceVersion()
 	annotations := map[string]string{}
 	for key, value := range convert.MeantForTopologyKeys(m.GetAnnotations()) {
-		annotations[key] = value[:min(len(value), convert.MaxAnnotation+1)] // longer is malformed anyway
+		annotations[key] = topology.KeptKeys(value)
 	}
 	for key, value := range convert.MeantForGridmesh(m.GetAnnotations()) {
 		if _, has := annotations[key]; !has {

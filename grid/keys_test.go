@@ -97,6 +97,7 @@ func TestMistakenKeysAreTold(t *testing.T) {
 		"no datapath":          {`{metadata: {annotations: {gridmesh.io/datapath: fast}}, spec: {clusterIP: 10.96.0.2}}`, "Annotations: metadata.annotations[gridmesh.io/datapath]: "},
 		"a datapath":           {`{metadata: {annotations: {gridmesh.io/datapath: kernel, gridmesh.io/unit: a}}, spec: {clusterIP: 10.96.0.2}}`, ""},
 		"no JSON":              {`{metadata: {annotations: {topologyKeys: site}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologyKeys]: is no JSON array of strings"},
+		"too long":             {`{metadata: {annotations: {topologyKeys: '["a"` + strings.Repeat(`,"a"`, 5500) + `]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologyKeys]: has 22005 bytes, and more than 8192 are not read"},
 		"another case":         {`{metadata: {annotations: {topologykeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologykeys]: is not topologyKeys, though it can be meant for nothing else"},
 		"a letter less":        {`{metadata: {annotations: {topologyKey: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[topologyKey]: is not topologyKeys"},
 		"with a prefix":        {`{metadata: {annotations: {superedge.io/topologyKeys: '["site"]'}}, spec: {clusterIP: 10.96.0.2}}`, "metadata.annotations[superedge.io/topologyKeys]: is not topologyKeys"},

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,11 +10,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ErrSlow means that somebody is there, and did not answer in time.
@@ -76,12 +79,28 @@ func (c *Client) behindProxy(err error) string {
 	return "; the address looks like the ClusterIP of the Service kubernetes, which is there only where a proxy serves it: give an address of the API server itself, as kubectl get endpointslices kubernetes has it"
 }
 
-// cure is what to check where a request failed. One without TLS, to a server that has it, is refused by words alone.
+// cure is what to check where a request failed. One without TLS, to a server that has it, is refused by words
+// alone; and at port 80, where a server without a scheme and a port leads, no API server is.
 func (c *Client) cure(err error) string {
-	if apierrors.IsBadRequest(err) && strings.HasPrefix(c.host(), "http://") {
-		return "it is asked by http://, as the address there says, or has no https:// before it; an API server speaks HTTPS"
+	u, bad := url.Parse(c.host())
+	if bad != nil || u.Scheme != "http" {
+		return cure(err)
 	}
-	return cure(err)
+	port := cmp.Or(u.Port(), "80")
+	if !apierrors.IsBadRequest(err) && (port != "80" || isStatus(err)) {
+		return cure(err)
+	}
+	if port == "80" {
+		port = "6443, or the port that it has"
+	}
+	return fmt.Sprintf("it is asked by http://, as the address there says, or has no https:// before it; an API server speaks HTTPS: write clusters[].cluster.server there as https://%s:%s",
+		strings.TrimSuffix(u.Host, ":"+u.Port()), port)
+}
+
+// isStatus reports whether the error is an API server's word, and not that of whoever answers there.
+func isStatus(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // cure is what an error itself says of it.

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/kube"
 	"github.com/gridmesh/gridmesh/kube/internal/apitest"
@@ -75,6 +78,46 @@ func TestBlame(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// Who is asked by http:// at port 80, as where a server has neither a scheme nor a port, is told of
+// the https:// that lacks, by whichever program, whether somebody is there or nobody.
+func TestBlameWithoutHTTPS(t *testing.T) {
+	other := httptest.NewTLSServer(http.NotFoundHandler())
+	other.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	defer other.Close()
+	bare := strings.TrimPrefix(other.URL, "https://")
+	for _, server := range []string{"127.213.5.7", "http://127.213.5.7", "127.213.5.7:80", "[::1]", bare} {
+		path := kubeconfigFor(t, server)
+		late, err := kube.Connect(path, "test", kube.NodeRate())
+		person, err2 := kube.ConnectPerson(path, "", "test")
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		for _, client := range []*kube.Client{late, person} {
+			err := client.Ask(t.Context())
+			if err == nil || !strings.Contains(err.Error(), "is http://"+strings.TrimPrefix(server, "http://")+", of kubeconfig "+path) ||
+				!strings.Contains(err.Error(), "write clusters[].cluster.server there as https://") {
+				t.Errorf("%s: %v", server, err)
+			}
+		}
+	}
+	path := kubeconfigFor(t, "http://127.213.5.7")
+	client, err := kube.Connect(path, "test", kube.NodeRate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, served := range []struct {
+		err  error
+		want string
+	}{
+		{apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n1", errors.New("newer")), "changed meanwhile"},
+		{apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", schema.GroupResource{}, "", "nginx", 0, true), "as https://"},
+	} {
+		if got := client.Blame(served.err).Error(); !strings.Contains(got, served.want) {
+			t.Errorf("%s, want %q", got, served.want)
+		}
 	}
 }
 

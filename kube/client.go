@@ -182,7 +182,7 @@ func connect(cfg *rest.Config, by, agent string, rate Rate) (_ *Client, err erro
 	asJSON := rest.CopyConfig(cfg)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	c := &Client{host: func() string { return cfg.Host }, config: by}
+	c := &Client{host: func() string { return asked(cfg) }, config: by}
 	client, err := rest.HTTPClientFor(cfg) // one connection for all of them
 	if err != nil {
 		return nil, fmt.Errorf("use %s: %w", by, told(err))
@@ -202,6 +202,15 @@ func connect(cfg *rest.Config, by, agent string, rate Rate) (_ *Client, err erro
 	}
 	c.Leases, c.unbound = leases, leases.RESTClient()
 	return c, nil
+}
+
+// asked is where a configuration leads: what a server leaves out, as its scheme, is client-go's to say.
+func asked(cfg *rest.Config) string {
+	to, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil { // which nobody connects by
+		return cfg.Host
+	}
+	return to.String()
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

@@ -22,17 +22,18 @@ func (m *manifests) named(h *head, at origin) bool {
 		m.torn(strings.ToLower(h.Kind)+" ("+at.place+")", "metadata.name", "is missing, and the object is left out; give it one")
 		return false
 	}
-	legal := validation.IsDNS1123Subdomain
-	if h.Kind == "Service" { // before Kubernetes 1.36 it may not begin with a digit, either (KEP-5311)
-		legal = validation.IsDNS1123Label
-	}
-	if faults := legal(name); len(faults) > 0 {
-		m.fault(at.String(), "metadata.name", "is no legal name, and an API server refuses the object: %s", faults[0])
-	}
-	if namespace != "" && h.Kind != "Node" && h.Kind != "ServiceCIDR" {
-		if faults := validation.IsDNS1123Label(namespace); len(faults) > 0 {
-			m.fault(at.String(), "metadata.namespace", "is no legal name, and an API server refuses the object: %s", faults[0])
+	const illegal = "is no legal name, and an API server refuses the object; write lower case letters, digits"
+	const label = illegal + " and '-', a letter or digit first and last, 63 at most"
+	switch {
+	case h.Kind == "Service": // before Kubernetes 1.36 it may not begin with a digit, either (KEP-5311)
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			m.fault(at.String(), "metadata.name", label)
 		}
+	case len(validation.IsDNS1123Subdomain(name)) > 0:
+		m.fault(at.String(), "metadata.name", illegal+", '-' and '.', a letter or digit first, last and beside a '.', 253 at most")
+	}
+	if namespace != "" && h.Kind != "Node" && h.Kind != "ServiceCIDR" && len(validation.IsDNS1123Label(namespace)) > 0 {
+		m.fault(at.String(), "metadata.namespace", label)
 	}
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gridmesh/gridmesh/api/names"
@@ -14,6 +15,30 @@ const AnyNode = "*"
 
 // maxKeys is KEP-536's bound on the number of topology keys.
 const maxKeys = 16
+
+// MostKeys bounds the annotation, in bytes: maxKeys of at most 317 characters, with room for spaces.
+const MostKeys = 8 << 10
+
+// KeptKeys is what is kept of an annotation: the text, or how long it is where that is too much.
+func KeptKeys(text string) string {
+	if len(text) <= MostKeys {
+		return text
+	}
+	return longKeys + strconv.Itoa(len(text))
+}
+
+// longKeys is no JSON: whatever reads it finds a mistake.
+const longKeys = "(too long) "
+
+// tooLong is how long an annotation is that is not read, also where it is kept as KeptKeys has it.
+func tooLong(text string) (size int, is bool) {
+	if number, kept := strings.CutPrefix(text, longKeys); kept {
+		if size, err := strconv.Atoi(number); err == nil {
+			return size, true
+		}
+	}
+	return len(text), len(text) > MostKeys
+}
 
 // KeyMode says how a Service's topologyKeys annotation is to be read.
 type KeyMode uint8
@@ -62,8 +87,12 @@ func keysIn(s *Service) Keys {
 	if s.Misspelt == "" || keys.Mode == NoKeys {
 		return keys
 	}
+	what := "no JSON array of strings either"
+	if size, is := tooLong(*s.TopologyKeys); is {
+		what = fmt.Sprintf("has %d bytes, of which no more than %d are read", size, MostKeys)
+	}
 	if !isList(*s.TopologyKeys) {
-		return Keys{Fault: fmt.Sprintf("is not %s, and no JSON array of strings either: if it is meant for that, rename it and write %s; until then it does nothing", names.TopologyKeys, meant(s.TopologyKeys))}
+		return Keys{Fault: fmt.Sprintf("is not %s, and %s: if it is meant for that, rename it and write %s; until then it does nothing", names.TopologyKeys, what, meant(s.TopologyKeys))}
 	}
 	return malformed("is not %s, though it can be meant for nothing else: rename it to that, or remove it", names.TopologyKeys)
 }
@@ -78,6 +107,9 @@ func isList(text string) bool {
 func ParseKeys(annotation *string) Keys {
 	if annotation == nil || strings.TrimSpace(*annotation) == "" {
 		return Keys{}
+	}
+	if size, is := tooLong(*annotation); is {
+		return malformed("has %d bytes, and more than %d are not read; write up to %d keys", size, MostKeys, maxKeys)
 	}
 	var list []string
 	if err := json.Unmarshal([]byte(*annotation), &list); err != nil || list == nil { // null is none

@@ -14,6 +14,7 @@ import (
 func TestProblems(t *testing.T) {
 	key, text := ObjectKey{Namespace: "default", Name: "web"}, func(s string) *string { return &s }
 	port := ServicePort{Protocol: TCP, Port: 80}
+	manyKeys := `["a"` + strings.Repeat(`,"a"`, 5500) + `]`
 	const object, keys = "service default/web: ", "metadata.annotations[topologyKeys]: "
 	const closed = `; the Service is closed to the node itself until it is mended, for example '["site"]'`
 	for name, c := range map[string]struct {
@@ -41,6 +42,13 @@ func TestProblems(t *testing.T) {
 			Service{TopologyKeys: text("topology.kubernetes.io/zone"), Misspelt: "topologyKey"},
 			Ordered,
 			"metadata.annotations[topologyKey]: is not topologyKeys, and no JSON array of strings either: if it is meant for that, rename it and write '[\"topology.kubernetes.io/zone\"]'; until then it does nothing", 2,
+		},
+		"too long, and kept": {Service{TopologyKeys: text(KeptKeys(manyKeys))}, Ordered, keys + "has 22005 bytes, and more than 8192 are not read; write up to 16 keys" + strings.Replace(closed, "site", "unit", 1), 1},
+		"too long":           {Service{TopologyKeys: text(manyKeys)}, Ordered, keys + "has 22005 bytes, and more than 8192 are not read; write up to 16 keys" + strings.Replace(closed, "site", "unit", 1), 1},
+		"too long, another name": {
+			Service{TopologyKeys: text(KeptKeys(manyKeys)), Misspelt: "topologyKey"},
+			Ordered,
+			"metadata.annotations[topologyKey]: is not topologyKeys, and has 22005 bytes, of which no more than 8192 are read: if it is meant for that, rename it and write '[\"unit\"]'; until then it does nothing", 2,
 		},
 		"another case of nothing": {Service{TopologyKeys: text(`[]`), Misspelt: "topologykeys"}, Ordered, "", 2},
 		"a key of no node": {

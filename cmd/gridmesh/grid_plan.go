@@ -68,9 +68,8 @@ registry has) it alone can say: ask it with kubectl apply --dry-run=server.`,
 			}
 			rows := stepRows(plans, time.Now())
 			problems = in.reviewed(problems)
-			in.noteEvictable()
 			in.noteUnanswered(func(grid string) bool { return in.given[grid] })
-			in.noteUnitKeys()
+			in.noteNew(rows)
 			if changes {
 				rows = in.changesOf(rows)
 			}
@@ -103,33 +102,34 @@ func (in *gridInput) reviewed(problems []topology.Problem) []topology.Problem {
 	return append(problems, list...)
 }
 
-// noteEvictable says which of the manifests' pods a long outage ends. That is no
-// problem: it is as Kubernetes has it, and so do manifests of SuperEdge's.
-func (in *gridInput) noteEvictable() {
-	var grids []string
+// noteNew says of the manifests' grids what is no problem, for it is as Kubernetes has it, and so
+// do manifests of SuperEdge's: which of their pods a long outage ends, and which of their units a
+// kubelet may join by itself. Of those of which every child stays as it is it was said before.
+func (in *gridInput) noteNew(rows []stepRow) {
+	stays := map[string]bool{}
+	for _, r := range rows {
+		others, known := stays[r.Grid]
+		stays[r.Grid] = r.Action == string(plan.Keep) && (others || !known)
+	}
+	concerns := func(grid string) bool { return in.given[grid] && !stays[grid] }
+	var grids, keys []string
 	for _, ref := range plan.Evictable(in.world) {
-		if name := ref.String(); in.given[name] {
+		if name := ref.String(); concerns(name) {
 			grids = append(grids, name)
 		}
 	}
-	if len(grids) > 0 {
-		in.note("Kubernetes deletes the pods of %s when the uplink of their unit is away for more than five minutes, and the unit is dark from its return until new ones run: "+
-			"their template does not tolerate node.kubernetes.io/unreachable and node.kubernetes.io/not-ready (docs/grids.md)", plan.Short(grids))
-	}
-}
-
-// noteUnitKeys says which of the manifests' units a kubelet may join by itself. Whether
-// that matters, who runs the nodes knows.
-func (in *gridInput) noteUnitKeys() {
-	var keys []string
 	for _, obj := range in.world.Grids {
 		spec, _ := obj["spec"].(map[string]any)
-		if key, _ := spec["gridUniqKey"].(string); len(validation.IsQualifiedName(key)) == 0 && in.given[plan.RefOf(obj).String()] {
+		if key, _ := spec["gridUniqKey"].(string); len(validation.IsQualifiedName(key)) == 0 && concerns(plan.RefOf(obj).String()) {
 			keys = append(keys, key)
 		}
 	}
+	if len(grids) > 0 {
+		in.note("Kubernetes deletes the pods of %s in an outage of their unit of more than five minutes: "+
+			"their template does not tolerate node.kubernetes.io/unreachable and node.kubernetes.io/not-ready (docs/grids.md)", plan.Short(grids))
+	}
 	slices.Sort(keys)
-	for _, note := range report.KubeletNotes(slices.Compact(keys)) {
+	if note := report.KubeletNote(slices.Compact(keys)); note != "" {
 		in.note("%s", note)
 	}
 }

@@ -207,10 +207,8 @@ func (in *gridInput) noteNameless(plans []plan.Plan) {
 // noteUnanswered names grids' Services that answer nobody, as far as the pods of grids go: a selector
 // or a targetPort that is mistyped no API server refuses, and the controller makes it as it is.
 func (in *gridInput) noteUnanswered(asked func(grid string) bool) {
-	for _, p := range plan.Unanswered(in.world) {
-		if asked(p.Object) {
-			in.note("%s", p)
-		}
+	for _, p := range plan.Unanswered(in.world, asked) {
+		in.note("%s", p)
 	}
 }
 

@@ -66,8 +66,9 @@ func Federated(obj Object) bool {
 
 // decodeGrid reads a grid. What is wrong becomes a Problem.
 func decodeGrid(obj Object) *grid {
-	g := &grid{ref: RefOf(obj), templates: map[string]*template{}, valid: true, deleting: deleting(obj)}
+	g := &grid{ref: RefOf(obj), templates: map[string]*template{}, deleting: deleting(obj)}
 	g.kind = kindOf(g.ref.Kind)
+	g.valid = badName(g.ref.Name) == "" // an API server has no other, and who reads manifests says so
 	g.uid, g.generation = value[string](obj, "metadata", "uid"), integer(obj, 0, "metadata", "generation")
 	g.labels = stringsOf(value[Object](obj, "metadata", "labels"))
 	g.annotations = stringsOf(value[Object](obj, "metadata", "annotations"))

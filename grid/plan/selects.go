@@ -13,16 +13,21 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// Unanswered says of each grid's Service that it answers nobody, as far as the pods of
-// grids go: none has the labels of its selector, or a port of the name that targetPort
+// Unanswered says of the Services of grids that are asked for that they answer nobody, as far as
+// the pods of grids go: none has the labels of its selector, or a port of the name that targetPort
 // says. Other pods may be meant, so it is no problem.
-func Unanswered(w World) (list []topology.Problem) {
+func Unanswered(w World, asked func(grid string) bool) (list []topology.Problem) {
 	x := indexOf(w)
-	pods := x.podTemplates()
+	var services []*tracked
+	in := map[string]bool{} // their namespaces
 	for _, ref := range x.Grids() {
-		if g := x.grids[ref]; !g.kind.PerUnit && g.valid && !g.deleting {
-			list = append(list, x.unanswered(g, pods[ref.Namespace])...)
+		if g := x.grids[ref]; !g.kind.PerUnit && g.valid && !g.deleting && asked(ref.String()) {
+			services, in[ref.Namespace] = append(services, g), true
 		}
+	}
+	pods := x.podTemplates(in)
+	for _, g := range services {
+		list = append(list, x.unanswered(g, pods[g.ref.Namespace])...)
 	}
 	return list
 }
@@ -34,8 +39,9 @@ type podTemplate struct {
 	pod    Object // its spec
 }
 
-// podTemplates are those of all grids, and of the workloads beside them that are known, by namespace.
-func (x *Index) podTemplates() map[string][]podTemplate {
+// podTemplates are those of the grids in some namespaces, and of the workloads beside them that are
+// known, by namespace: each is decoded for it.
+func (x *Index) podTemplates(in map[string]bool) map[string][]podTemplate {
 	all := map[string][]podTemplate{}
 	add := func(of Ref, k *Kind, spec Object) {
 		all[of.Namespace] = append(all[of.Namespace], podTemplate{
@@ -44,7 +50,7 @@ func (x *Index) podTemplates() map[string][]podTemplate {
 	}
 	for _, ref := range x.Grids() {
 		g := x.grids[ref]
-		if !g.kind.PerUnit || g.deleting {
+		if !g.kind.PerUnit || g.deleting || !in[ref.Namespace] {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(g.templates)) {
@@ -53,7 +59,7 @@ func (x *Index) podTemplates() map[string][]podTemplate {
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(x.children), compareRefs) {
 		c := x.children[ref]
-		if _, owned := gridOf(c); c.kind.PerUnit && !owned {
+		if _, owned := gridOf(c); c.kind.PerUnit && !owned && in[ref.Namespace] {
 			add(ref, c.kind, c.whole())
 		}
 	}

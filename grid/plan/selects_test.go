@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -51,7 +52,7 @@ apiVersion: apps/v1, kind: Deployment, metadata: {name: till-north, namespace: d
 		for _, text := range append(strings.Split(strings.TrimSpace(beside), "\n"), `apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: shop, namespace: default}, spec: {gridUniqKey: site, template: {`+template+`}}`) {
 			w.Add(readYAML(t, text))
 		}
-		if got := textsOf(Unanswered(w)); want == "" && len(got) > 0 || !strings.HasPrefix(strings.Join(got, "\n"), want) || len(got) > 1 {
+		if got := textsOf(Unanswered(w, all)); want == "" && len(got) > 0 || !strings.HasPrefix(strings.Join(got, "\n"), want) || len(got) > 1 {
 			t.Errorf("%s:\n%q, want %q", template, got, want)
 		}
 	}
@@ -62,13 +63,36 @@ apiVersion: apps/v1, kind: Deployment, metadata: {name: till-north, namespace: d
 func TestServiceGridWithoutGrids(t *testing.T) {
 	w := World{Part: true}
 	w.Add(readYAML(t, `apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: shop, namespace: default}, spec: {gridUniqKey: site, template: {selector: {app: shop}, ports: [{port: 80}]}}`))
-	if got := textsOf(Unanswered(w)); len(got) > 0 {
+	if got := textsOf(Unanswered(w, all)); len(got) > 0 {
 		t.Errorf("of manifests: %q", got)
 	}
 	w.Part = false
 	want := "spec.template.selector: selects app=shop, and no grid's pods of namespace default have such labels: unless pods of others have them, the Service refuses every client; there is no such grid at all: add it, or see that both are of one namespace"
-	if got := textsOf(Unanswered(w)); len(got) != 1 || got[0] != want {
+	if got := textsOf(Unanswered(w, all)); len(got) != 1 || got[0] != want {
 		t.Errorf("of a cluster: %q, want %q", got, want)
+	}
+}
+
+func all(string) bool { return true }
+
+// Templates are decoded where a Service is asked for that may select their pods, and nowhere else.
+func TestTemplatesThatNoServiceSelects(t *testing.T) {
+	var w World
+	w.Add(readYAML(t, `apiVersion: superedge.io/v1, kind: ServiceGrid, metadata: {name: shop, namespace: default}, spec: {gridUniqKey: site, template: {selector: {app: shop}, ports: [{port: 80}]}}`))
+	for i := range 100 {
+		for _, namespace := range []string{"default", "other"} {
+			w.Add(readYAML(t, fmt.Sprintf(`apiVersion: superedge.io/v1, kind: DeploymentGrid, metadata: {name: a%d, namespace: %s}, spec: {gridUniqKey: site, template: {selector: {matchLabels: {app: shop}}, template: {metadata: {labels: {app: shop}}}}}`, i, namespace)))
+		}
+	}
+	cost := func(asked func(string) bool) float64 {
+		return testing.AllocsPerRun(3, func() { Unanswered(w, asked) }) - testing.AllocsPerRun(3, func() { indexOf(w) })
+	}
+	one, none := cost(all), cost(func(string) bool { return false })
+	if one < 1000 || none > one/10 {
+		t.Errorf("%.0f allocations for a Service beside 100 grids, %.0f for none", one, none)
+	}
+	if pods := indexOf(w).podTemplates(map[string]bool{"default": true}); len(pods["default"]) != 100 || len(pods) != 1 {
+		t.Errorf("%d templates beside it, of %d namespaces", len(pods["default"]), len(pods))
 	}
 }
 

@@ -18,10 +18,11 @@ type Unreached struct {
 	elsewhere, nowhere named
 }
 
-// named are Services, and the first of their names.
+// named are Services, and the first of them: those that are named and some to spare, so that what
+// comes and goes costs no look at all of them.
 type named struct {
 	are   map[topology.ObjectKey]bool
-	first []string
+	first []topology.ObjectKey
 }
 
 // Fill takes a view, and tells the first names of each kind, and how many more there are.
@@ -45,32 +46,39 @@ func (n *named) next(changed map[topology.ObjectKey]bool) (names []string, more 
 	if n.are == nil {
 		n.are = map[topology.ObjectKey]bool{}
 	}
-	anew := false
 	for key, is := range changed {
-		anew = anew || is != n.are[key]
-		if delete(n.are, key); is {
+		switch {
+		case is == n.are[key]:
+		case is:
+			n.insert(key, len(n.first) == len(n.are))
 			n.are[key] = true
+		default:
+			delete(n.are, key)
+			if at, there := slices.BinarySearchFunc(n.first, key, topology.ObjectKey.Compare); there {
+				n.first = slices.Delete(n.first, at, at+1)
+			}
 		}
 	}
-	if anew {
-		n.first = first(n.are)
+	if len(n.first) < min(mostUnreached, len(n.are)) {
+		n.first = n.first[:0]
+		for key := range n.are {
+			n.insert(key, true)
+		}
 	}
-	return n.first, len(n.are) - len(n.first)
+	for _, key := range n.first[:min(len(n.first), mostUnreached)] {
+		names = append(names, key.String())
+	}
+	return names, len(n.are) - len(names)
 }
 
-// first are the first names, in one pass: there may be thousands.
-func first(of map[topology.ObjectKey]bool) (names []string) {
-	for key := range of {
-		name := key.String()
-		at, _ := slices.BinarySearch(names, name)
-		if at == mostUnreached {
-			continue
-		}
-		if names = slices.Insert(names, at, name); len(names) > mostUnreached {
-			names = names[:mostUnreached]
-		}
+// insert puts a key among the first; the last of them has those behind it that are not known.
+func (n *named) insert(key topology.ObjectKey, last bool) {
+	at, _ := slices.BinarySearchFunc(n.first, key, topology.ObjectKey.Compare)
+	if at == len(n.first) && !last {
+		return
 	}
-	return names
+	n.first = slices.Insert(n.first, at, key)
+	n.first = n.first[:min(len(n.first), 2*mostUnreached)]
 }
 
 // elsewhere says of which Services the node's unit has no endpoint; "" for none.

@@ -2,6 +2,8 @@ package report
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -124,16 +126,52 @@ func TestNowhere(t *testing.T) {
 	}
 }
 
-// Of thousands the first are named, and the rest is counted.
+// Of thousands the first are named, and the rest is counted, as they come and go.
 func TestElsewhereOfMany(t *testing.T) {
-	of := map[topology.ObjectKey]bool{}
-	var want []string
-	for i := range 1000 {
-		key := topology.ObjectKey{Namespace: "shop", Name: fmt.Sprintf("s%03d", i)}
-		of[key] = true
-		want = append(want, key.String())
+	random := rand.New(rand.NewPCG(1, 2))
+	var n named
+	are := map[topology.ObjectKey]bool{}
+	for range 500 {
+		changed := map[topology.ObjectKey]bool{}
+		for range random.IntN(20) + 1 {
+			key := topology.ObjectKey{Namespace: "shop", Name: fmt.Sprintf("s%03d", random.IntN(200))}
+			changed[key] = random.IntN(3) == 0
+		}
+		for key, is := range changed {
+			if delete(are, key); is {
+				are[key] = true
+			}
+		}
+		var want []string
+		for _, key := range slices.SortedFunc(maps.Keys(are), topology.ObjectKey.Compare) {
+			want = append(want, key.String())
+		}
+		first := want[:min(len(want), mostUnreached)]
+		if got, more := n.next(changed); !slices.Equal(got, first) || more != len(want)-len(first) {
+			t.Fatalf("named are %v and %d more, want %v and %d", got, more, first, len(want)-len(first))
+		}
 	}
-	if got := first(of); !slices.Equal(got, want[:mostUnreached]) {
-		t.Errorf("named are %v", got)
+}
+
+// What one Service costs that comes and goes does not follow from how many there are.
+func TestElsewhereCostsWhatChanged(t *testing.T) {
+	key := func(i int) topology.ObjectKey {
+		return topology.ObjectKey{Namespace: "shop", Name: fmt.Sprintf("s%05d", i)}
+	}
+	var n named
+	all := map[topology.ObjectKey]bool{}
+	for i := range 10000 {
+		all[key(i)] = true
+	}
+	n.next(all)
+	unseen := topology.ObjectKey{Namespace: "shop", Name: "a"}
+	n.are[unseen] = true // who looks at all of them finds it
+	for _, i := range []int{0, mostUnreached, 9999} {
+		for range 100 {
+			n.next(map[topology.ObjectKey]bool{key(i): false})
+			if names, _ := n.next(map[topology.ObjectKey]bool{key(i): true}); slices.Contains(names, unseen.String()) {
+				t.Fatalf("Service %d came and went, and all were looked at", i)
+			}
+		}
 	}
 }

@@ -39,9 +39,6 @@ func kubeletMaySet(key string) bool {
 	return slices.Contains(kubeletLabels, key) || slices.ContainsFunc(kubeletPrefixes, within)
 }
 
-// maxUnitNotes bounds the keys that are named: every Service may have its own.
-const maxUnitNotes = 5
-
 // UnitKeys is how a node stands to the keys that Services use. Those that no node has are
 // left out: that is a Problem of their Services, and no matter of a node.
 type UnitKeys struct {
@@ -177,29 +174,22 @@ func (u *UnitKeys) Fault(node string) string {
 
 // Notes say which keys a kubelet may set, and which the node has no label of; what is by
 // mistake is a finding.
-func (u *UnitKeys) Notes() []string {
-	notes := KubeletNotes(u.InUse)
+func (u *UnitKeys) Notes() (notes []string) {
+	if note := KubeletNote(u.InUse); note != "" {
+		notes = append(notes, note)
+	}
 	if len(u.noted) > 0 {
 		notes = append(notes, fmt.Sprintf("the node has no label %s, which Services have in their topologyKeys: by them it reaches nobody; label it, if it is of such a unit", Few(u.noted)))
 	}
 	return notes
 }
 
-// KubeletNotes are about keys that a kubelet may set. What makes a host of its own of
-// every node is no unit.
-func KubeletNotes(keys []string) (notes []string) {
-	more := 0
-	for _, key := range keys {
-		switch {
-		case key == "kubernetes.io/hostname" || !kubeletMaySet(key):
-		case len(notes) == maxUnitNotes:
-			more++
-		default:
-			notes = append(notes, fmt.Sprintf("the label %s may be set by every kubelet on its own Node: who holds a node's credentials can move it to another unit; a key under %s cannot be", key, restricted))
-		}
+// KubeletNote is about keys that a kubelet may set; "" where there are none. What makes a host of
+// its own of every node is no unit.
+func KubeletNote(keys []string) string {
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == "kubernetes.io/hostname" || !kubeletMaySet(key) })
+	if len(keys) == 0 {
+		return ""
 	}
-	if more > 0 {
-		notes = append(notes, fmt.Sprintf("and %d more labels in use that a kubelet may set", more))
-	}
-	return notes
+	return fmt.Sprintf("every kubelet may set the label %s on its own Node, and so move it to another unit; one under %s it may not", Few(keys), restricted)
 }

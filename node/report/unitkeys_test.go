@@ -22,8 +22,8 @@ func TestKubeletMaySet(t *testing.T) {
 			t.Errorf("%s: %v, want %v", key, got, want)
 		}
 	}
-	if got := KubeletNotes([]string{"kubernetes.io/hostname", "node-restriction.kubernetes.io/unit"}); len(got) != 0 {
-		t.Errorf("notes: %q", got)
+	if got := KubeletNote([]string{"kubernetes.io/hostname", "node-restriction.kubernetes.io/unit"}); got != "" {
+		t.Errorf("note: %q", got)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestKeysWithoutALabel(t *testing.T) {
 		u := unitKeys(cluster(tc.keys, nodes))
 		text := ""
 		for _, n := range u.Notes() {
-			if !strings.Contains(n, "may be set by every kubelet") {
+			if !strings.Contains(n, "every kubelet may set") {
 				text += n
 			}
 		}
