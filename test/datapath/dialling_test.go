@@ -181,7 +181,9 @@ func (f *fleet) followed(list []target, within time.Duration) (took time.Duratio
 			})
 			mu.Lock()
 			defer mu.Unlock()
-			took, err = max(took, asked), errors.Join(err, failed)
+			if took = max(took, asked); err == nil { // one tells enough
+				err = failed
+			}
 		})
 	}
 	wg.Wait()
