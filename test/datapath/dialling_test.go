@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,11 +44,12 @@ func dialling(t *testing.T, f *fleet, what string, list []target) (stop func()) 
 	var mu sync.Mutex
 	ended, counts := make(chan struct{}), map[string]int{}
 	one := func(d target) {
-		result := f.dial(d)
+		start := time.Now()
+		result, err := f.dial(d)
 		mu.Lock()
 		defer mu.Unlock()
-		if counts[result]++; strings.HasPrefix(result, wrong) && counts[result] == 1 {
-			t.Errorf("%s: at %s: %s", what, time.Now().Format("15:04:05.000"), result)
+		if counts[result]++; err != nil && counts[result] <= mostTold {
+			t.Errorf("%s: at %s: %s, after %s: %v", what, start.Format("15:04:05.000"), d, time.Since(start).Round(time.Millisecond), err)
 		}
 	}
 	of := map[by][]target{}
@@ -84,8 +86,11 @@ const (
 	asAgain  = "as wanted, when asked again"
 	asMay    = "answered where that changes"
 	asMayNot = "not answered where that changes"
-	wrong    = "WRONG"
+	wrong    = "wrong"
 )
+
+// mostTold is how many dials that are wrong a test tells of.
+const mostTold = 5
 
 // repeatAfter is when who asked by UDP asks again.
 const repeatAfter = time.Second
@@ -114,24 +119,23 @@ func (d target) ask() (name string, asked int, err error) {
 	}
 }
 
-// dial dials once, and says what became of it.
-func (f *fleet) dial(d target) string {
-	start := time.Now()
+// dial dials once, and says what became of it, and what is wrong with that.
+func (f *fleet) dial(d target) (result string, err error) {
 	who, asked, err := d.ask()
 	name, ours := strings.CutPrefix(who, f.name+"-")
 	switch {
 	case err == nil && d.want == "" && ours && strings.HasPrefix(name, d.from.node.Unit.Name+"-"):
-		return asMay
+		return asMay, nil
 	case err == nil && !slices.Contains(strings.Fields(d.want), name):
-		return fmt.Sprintf("%s: %s was answered by %s, want %s", wrong, d, who, d.want)
+		return wrong, fmt.Errorf("answered by %s, want %s", who, cmp.Or(d.want, "one of the unit, or nobody"))
 	case err == nil && asked > 1:
-		return asAgain
+		return asAgain, nil
 	case err == nil || d.want == refused:
-		return asWanted
+		return asWanted, nil
 	case d.want == "":
-		return asMayNot
+		return asMayNot, nil
 	}
-	return fmt.Sprintf("%s: %s, after %s: %v", wrong, d, time.Since(start).Round(time.Millisecond), err)
+	return wrong, err
 }
 
 // follows returns nil where a client is answered by all who are to, each in its time, and by nobody else.
