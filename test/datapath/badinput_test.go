@@ -105,7 +105,7 @@ func TestAbsurdSizes(t *testing.T) {
 	w.state.service(crowd.service)
 
 	// A megabyte of annotation, and names as long as they may be.
-	longest := service{name: strings.Repeat("n", 63), keys: `["` + strings.Repeat("x", 1<<20) + `"]`, ips: []netip.Addr{netip.MustParseAddr("10.96.0.250"), netip.MustParseAddr("fd00:96::fa")}, ends: good.ends}
+	longest := service{name: strings.Repeat("n", 63), keys: `["` + strings.Repeat("x", 1<<20) + `"]`, ips: []netip.Addr{netip.MustParseAddr("10.96.7.250"), netip.MustParseAddr("fd00:96::7fa")}, ends: good.ends}
 	w.state.service(longest)
 	w.state.files["node-longest"] = fmt.Sprintf("---\napiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {unit: %s}}\n", strings.Repeat("n", 253), strings.Repeat("u", 63))
 	t.Cleanup(func() {

@@ -28,8 +28,7 @@ func TestEndpointInTheNodesOwnNetwork(t *testing.T) {
 		`topologyKeys: '["kubernetes.io/hostname"]'`: "Cluster",
 		"note: internalTrafficPolicy Local":          "Local",
 	} {
-		nextIP++
-		host := service{name: fmt.Sprint("hostnet-", strings.ToLower(local)), ips: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, nextIP}), netip.MustParseAddr(fmt.Sprintf("fd00:96::%x", nextIP))}}
+		host := service{name: fmt.Sprint("hostnet-", strings.ToLower(local)), ips: ownIPs(t)}
 		var apps []*edge.App
 		for _, n := range w.lab.Nodes() {
 			app, err := edge.StartApp(n.NS, host.name+"-"+n.Name, 8080)

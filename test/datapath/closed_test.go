@@ -18,7 +18,20 @@ import (
 // megabyte is what goes up and down every path.
 const megabyte = 1 << 20
 
-var nextIP byte = 10
+// services counts those with addresses of their own: the first ten are Kubernetes'.
+var services = 10
+
+// lastService is the last one: 10.96.7.0 and what follows is what tests choose themselves.
+const lastService = 7<<8 - 1
+
+// ownIPs are a new Service's addresses, which no other test has.
+func ownIPs(t *testing.T) []netip.Addr {
+	t.Helper()
+	if services++; services > lastService {
+		t.Fatalf("tests have made %d Services, and there are no more addresses for them", services)
+	}
+	return []netip.Addr{netip.AddrFrom4([4]byte{10, 96, byte(services >> 8), byte(services)}), netip.MustParseAddr(fmt.Sprintf("fd00:96::%x", services))}
+}
 
 // fleet is a Service with one pod on every node.
 type fleet struct {
@@ -30,11 +43,8 @@ type fleet struct {
 // deploy runs a pod per node and makes a Service of them.
 func deploy(t *testing.T, name, keys string) *fleet {
 	t.Helper()
-	nextIP++
 	f := &fleet{pods: map[string]*netlab.Pod{}, apps: map[string]*edge.App{}}
-	f.service = service{name: name, keys: keys, ips: []netip.Addr{
-		netip.AddrFrom4([4]byte{10, 96, 0, nextIP}), netip.MustParseAddr(fmt.Sprintf("fd00:96::%x", nextIP)),
-	}}
+	f.service = service{name: name, keys: keys, ips: ownIPs(t)}
 	for _, n := range w.lab.Nodes() {
 		pod, err := n.AddPod(name + "-" + n.Name)
 		must(t, err)
@@ -153,8 +163,7 @@ func TestRefusals(t *testing.T) {
 	leaks.None(t, w.lab, leaks.Any)
 	f := deploy(t, "refuse", `["unit"]`)
 	f.served(t)
-	nextIP++
-	empty := service{name: "empty", keys: `["unit"]`, ips: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, nextIP}), netip.MustParseAddr(fmt.Sprintf("fd00:96::%x", nextIP))}}
+	empty := service{name: "empty", keys: `["unit"]`, ips: ownIPs(t)}
 	w.state.service(empty)
 	must(t, w.state.write())
 	t.Cleanup(func() { w.state.remove("empty"); must(t, w.state.write()) })

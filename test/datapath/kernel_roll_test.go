@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"syscall"
@@ -44,10 +43,7 @@ func TestHandedToEnvoyBeforeTheKernelServes(t *testing.T) {
 
 func handedBefore(t *testing.T, e *edge.Node, far string, move func(*testing.T, *edge.Node, []service)) {
 	f := deploy(t, "handed", `["unit"]`)
-	nextIP++
-	other := service{name: "handed-far", keys: f.keys, ips: []netip.Addr{
-		netip.AddrFrom4([4]byte{10, 96, 0, nextIP}), netip.MustParseAddr(fmt.Sprintf("fd00:96::%x", nextIP)),
-	}}
+	other := service{name: "handed-far", keys: f.keys, ips: ownIPs(t)}
 	ends := func(node string) []backend {
 		return []backend{{f.pods[node].IP, node}, {f.pods[node].IP6, node}}
 	}

@@ -105,10 +105,7 @@ func (l lone) serve(t *testing.T, name string) loneFleet {
 	app, err := edge.StartApp(pod.NS, name, 8080)
 	must(t, err)
 	t.Cleanup(app.Stop)
-	nextIP++
-	s := service{name: name, keys: `["unit"]`, ends: []backend{{pod.IP, l.Name}, {pod.IP6, l.Name}}, ips: []netip.Addr{
-		netip.AddrFrom4([4]byte{10, 96, 0, nextIP}), netip.MustParseAddr(fmt.Sprintf("fd00:96::%x", nextIP)),
-	}}
+	s := service{name: name, keys: `["unit"]`, ends: []backend{{pod.IP, l.Name}, {pod.IP6, l.Name}}, ips: ownIPs(t)}
 	w.state.service(s)
 	must(t, w.state.write())
 	t.Cleanup(func() { w.state.remove(name); must(t, w.state.write()) })

@@ -18,12 +18,23 @@ import (
 // is answered by its own, whatever stands first in a slice, or in which slice; the
 // one of a unit that is not ready is not taken for the other's.
 func TestSameAddressInTwoUnits(t *testing.T) {
+	t.Run("envoy", func(t *testing.T) { sameAddressInTwoUnits(t, "same") })
+	t.Run("auto", func(t *testing.T) { // where the kernel has the UDP of it
+		for _, e := range w.nodes {
+			twoPaths(t, e)
+		}
+		sameAddressInTwoUnits(t, "both")
+	})
+}
+
+func sameAddressInTwoUnits(t *testing.T, name string) {
+	t.Helper()
 	leaks.None(t, w.lab, leaks.Any)
-	f := deploy(t, "same", `["unit"]`)
-	twin, err := w.lab.Node("b-1").AddPod("same-twin")
+	f := deploy(t, name, `["unit"]`)
+	twin, err := w.lab.Node("b-1").AddPod(name + "-twin")
 	must(t, err)
 	t.Cleanup(func() { must(t, twin.Remove()) })
-	app, err := edge.StartApp(twin.NS, "same-twin", 8080)
+	app, err := edge.StartApp(twin.NS, name+"-twin", 8080)
 	must(t, err)
 	t.Cleanup(app.Stop)
 	sameAddresses(t, twin, f.pods["a-2"])
@@ -53,7 +64,7 @@ func TestSameAddressInTwoUnits(t *testing.T) {
 		} {
 			t.Run(tc.what+", "+order, func(t *testing.T) {
 				i++
-				s := service{name: fmt.Sprintf("same-%d", i), keys: tc.keys}
+				s := service{name: fmt.Sprintf("%s-%d", name, i), keys: tc.keys}
 				var text string
 				for n, list := range slices {
 					text += sliceOf(f, s.name, fmt.Sprintf("%s-%d", s.name, n), false, list...) + sliceOf(f, s.name, fmt.Sprintf("%s-6-%d", s.name, n), true, list...)
@@ -61,8 +72,10 @@ func TestSameAddressInTwoUnits(t *testing.T) {
 				s = publish(t, f, s, "", text, nodes...)
 				for _, n := range w.lab.Nodes() {
 					for ip := range s.ips {
-						if err := answeredBy(f, n.Name, "tcp", s.at(ip), tc.want[n.Unit.Name]); err != nil {
-							t.Errorf("from a pod on %s to %s: %v", n.Name, s.at(ip), err)
+						for _, network := range []string{"tcp", "udp"} {
+							if err := answeredBy(f, n.Name, network, s.at(ip), tc.want[n.Unit.Name]); err != nil {
+								t.Errorf("%s from a pod on %s to %s: %v", network, n.Name, s.at(ip), err)
+							}
 						}
 					}
 				}

@@ -57,9 +57,6 @@ func sliceOf(f *fleet, service, name string, ipv6 bool, list ...entry) string {
 	return b.String()
 }
 
-// published counts the Services of publish, which have addresses of their own.
-var published byte
-
 // publish makes a Service of these slices and waits until the agents of the given
 // nodes follow it: by another one, of each node's own pod, that comes with it and answers,
 // by TCP and by UDP, which Envoy has listeners for that come one by one.
@@ -67,8 +64,7 @@ func publish(t *testing.T, f *fleet, s service, policy, slices string, nodes ...
 	t.Helper()
 	there := service{name: s.name + "-there", keys: `["unit"]`, ends: f.ends}
 	for _, of := range []*service{&s, &there} {
-		published++
-		of.ips = []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 1, published}), netip.MustParseAddr(fmt.Sprintf("fd00:96::1%02x", published))}
+		of.ips = ownIPs(t)
 		w.state.service(*of)
 	}
 	file := "service-" + s.name

@@ -70,7 +70,7 @@ func listenApp(name string, port int) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := net.ListenPacket("udp", fmt.Sprintf(":%d", port))
+	p, err := listenUDP(port)
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -159,17 +159,6 @@ func (a *App) serveHTTP(c net.Conn, r *bufio.Reader, method string) {
 	fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n", len(body))
 	if method != "HEAD" {
 		fmt.Fprint(c, body)
-	}
-}
-
-func (a *App) answer(p net.PacketConn) {
-	buf := make([]byte, 2048)
-	for {
-		_, from, err := p.ReadFrom(buf)
-		if err != nil {
-			return
-		}
-		_, _ = p.WriteTo(fmt.Appendf(nil, "%s %s\n", a.Name, hostOf(from.String())), from)
 	}
 }
 

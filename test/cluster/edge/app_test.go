@@ -40,3 +40,32 @@ func TestAppSpeaksHTTP(t *testing.T) {
 		}
 	}
 }
+
+// UDP is answered from the address that was asked, of two that lead to the client: one
+// that has dialled hears nobody else.
+func TestAppAnswersFromTheAddressThatWasAsked(t *testing.T) {
+	a, err := listenApp("me", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Stop()
+	port := a.l[1].(net.PacketConn).LocalAddr().(*net.UDPAddr).Port
+	for _, to := range []string{"127.0.0.1", "127.0.0.2", "::1"} {
+		c, err := net.Dial("udp", net.JoinHostPort(to, fmt.Sprint(port)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(c, "who")
+		want := "me 127.0.0.1\n"
+		if to == "::1" {
+			want = "me ::1\n"
+		}
+		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != want {
+			t.Errorf("%s: %q, %v", to, line, err)
+		}
+	}
+}
