@@ -6,15 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
+	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
 )
 
@@ -95,6 +98,21 @@ const mostTold = 5
 // repeatAfter is when who asked by UDP asks again.
 const repeatAfter = time.Second
 
+// newPorts counts those that were dialled from, below those that the kernel chooses.
+var newPorts atomic.Uint32
+
+// fromNewPort dials by UDP from a port that nobody had for long: a flow of a frontend that is gone lives on
+// until it is silent, as with kube-proxy, and who happens on its port is answered.
+func fromNewPort(ns *netlab.NS, to netip.AddrPort) (conn net.Conn, err error) {
+	const first, all = 16000, 14000
+	own := &net.UDPAddr{Port: first + int(newPorts.Add(1)%all)}
+	err = ns.Do(func() error {
+		conn, err = (&net.Dialer{LocalAddr: own}).Dial("udp", to.String())
+		return err
+	})
+	return conn, err
+}
+
 // ask asks once, or until there is an answer where questions may be lost. Who is to be answered has time for
 // it, and who is not was refused by then.
 func (d target) ask() (name string, asked int, err error) {
@@ -102,18 +120,21 @@ func (d target) ask() (name string, asked int, err error) {
 	if d.want == "" || d.want == refused {
 		patience = firstPacket
 	}
-	if d.network != "udp" || !d.again || d.want == "" {
+	if d.network == "tcp" {
 		a, err := edge.Ask(d.from.ns, d.network, d.to, patience)
 		return a.Name, 1, err
 	}
-	conn, err := d.from.ns.Dial(context.Background(), d.network, d.to.String())
+	conn, err := fromNewPort(d.from.ns, d.to)
 	if err != nil {
 		return "", 0, err
 	}
 	defer conn.Close()
 	l, last := &line{conn, bufio.NewReader(conn)}, time.Now().Add(patience)
+	if d.again {
+		patience = repeatAfter
+	}
 	for asked = 1; ; asked++ {
-		if name, err = l.whoWithin(repeatAfter); !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().After(last) {
+		if name, err = l.whoWithin(patience); !d.again || !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().After(last) {
 			return name, asked, err
 		}
 	}
