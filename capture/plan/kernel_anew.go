@@ -4,6 +4,8 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // KernelStage is a part of what a table that holds nothing is filled with: elements, and the
@@ -39,33 +41,48 @@ func (p *KernelPlanner) Anew() []KernelStage {
 	picks = slices.DeleteFunc(picks, func(p Pick) bool { return p.Sticky > 0 })
 	loops := p.loops.sorted(netip.Addr.Compare)
 	return []KernelStage{
-		{Picks: picks, Lists: p.Lists(), Parts: partsOf(plain, loops, func(e *KernelElements) *KernelElements {
-			e.Slots = slices.DeleteFunc(e.Slots, func(s Slot) bool { return !s.first() })
-			return e
+		{Picks: picks, Lists: p.Lists(), Parts: partsOf(plain, loops, func(f topology.Frontend, h *held) KernelElements {
+			one := *h
+			one.slots, one.nears = h.slots[:min(1, len(h.slots))], h.nears[:min(1, len(h.nears))]
+			return elementsOf(f, &one)
 		})},
-		{Picks: named, Parts: partsOf(sticky, nil, func(e *KernelElements) *KernelElements { return e })},
-		{Parts: partsOf(plain, nil, func(e *KernelElements) *KernelElements {
-			return &KernelElements{Slots: slices.DeleteFunc(e.Slots, Slot.first)}
-		})},
+		{Picks: named, Parts: partsOf(sticky, nil, elementsOf)},
+		{Parts: partsOf(plain, nil, others)},
 	}
 }
 
+// others are the endpoints that give way to the first ones.
+func others(f topology.Frontend, h *held) (e KernelElements) {
+	e.Slots = elementsOf(f, h).Slots
+	e.Slots = slices.DeleteFunc(e.Slots, func(s Slot) bool { return s.Number%NearSlot == 0 })
+	return e
+}
+
 // partsOf are moves from nothing, and of their elements what of chooses.
-func partsOf(moves []move, loops []netip.Addr, of func(*KernelElements) *KernelElements) func(size int) iter.Seq[*KernelElements] {
+func partsOf(moves []move, loops []netip.Addr, of func(topology.Frontend, *held) KernelElements) func(size int) iter.Seq[*KernelElements] {
 	return func(size int) iter.Seq[*KernelElements] {
 		return func(yield func(*KernelElements) bool) {
-			c := &KernelChange{moves: moves, AddLoops: loops}
-			for _, come := range c.AnyParts(size) {
-				if !yield(of(come)) {
-					return
+			e := &KernelElements{Loops: loops}
+			for _, m := range moves {
+				if e.Len() >= size {
+					if !yield(e) {
+						return
+					}
+					e = &KernelElements{}
 				}
+				e.join(of(m.frontend, m.is))
 			}
+			yield(e)
 		}
 	}
 }
 
-// first reports whether it is the one to which others give way.
-func (s Slot) first() bool { return s.Number%NearSlot == 0 }
+// join adds others.
+func (e *KernelElements) join(o KernelElements) {
+	e.Slots, e.Names, e.Ends = append(e.Slots, o.Slots...), append(e.Names, o.Names...), append(e.Ends, o.Ends...)
+	e.Selves, e.Limits, e.Policies = append(e.Selves, o.Selves...), append(e.Limits, o.Limits...), append(e.Policies, o.Policies...)
+	e.Nears, e.Fronts = append(e.Nears, o.Nears...), append(e.Fronts, o.Fronts...)
+}
 
 // remembers reports whether clients keep an endpoint of it.
 func (h *held) remembers() bool { return h.front.Sticky > 0 || h.near.Sticky > 0 }
