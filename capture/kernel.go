@@ -206,7 +206,11 @@ func (k *kernelPath) compare() (repaired bool, err error) {
 	}
 	if gone.len()+added.len()+drop.len() > 0 {
 		repaired = true
-		err = k.table.write(steps(gone, added), need, drop)
+		list := steps(gone, added)
+		if gone.len() == 0 {
+			list = added.anew()
+		}
+		err = k.table.write(list, need, drop)
 	}
 	if err == nil {
 		k.held = k.goal

@@ -1,10 +1,13 @@
 package capture
 
 import (
+	"encoding/binary"
 	"errors"
 	"iter"
+	"maps"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
 )
 
 // layKernel is installKernel at the addresses that are known.
@@ -45,6 +48,31 @@ func stepsAnew(parts iter.Seq[*plan.KernelElements]) iter.Seq[kernelStep] {
 				return yield(kernelStep{set: set, key: key, come: true, value: value})
 			}) {
 				return
+			}
+		}
+	}
+}
+
+// anew are the steps of elements in whose place there are none: as in plan.Anew the endpoints that
+// give way to first ones come last.
+func (m kernelElements) anew() iter.Seq[kernelStep] {
+	first, others := maps.Clone(m), kernelElements{}
+	for _, name := range bothOf(rules.Slots) {
+		delete(first, name)
+		for key, value := range m[name] {
+			if number := binary.NativeEndian.Uint32([]byte(key[len(key)-4:])); number%plan.NearSlot == 0 {
+				first.put(name, key, value)
+			} else {
+				others.put(name, key, value)
+			}
+		}
+	}
+	return func(yield func(kernelStep) bool) {
+		for _, list := range []kernelElements{first, others} {
+			for s := range steps(nil, list) {
+				if !yield(s) {
+					return
+				}
 			}
 		}
 	}
