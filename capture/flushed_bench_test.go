@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gridmesh/gridmesh/capture/nft"
+	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/topology"
@@ -147,4 +148,83 @@ func hasElement(conn *nl.Conn, table, set string, key []byte) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// What the kernel alone takes of that: its transactions of all elements of n Services of ten endpoints, and of those
+// with which every Service is served, into a table that holds nothing. Nobody listens to what is written.
+func BenchmarkFlushedKernelAlone(b *testing.B) {
+	for _, n := range []int{1000, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			network := testkit.NewNetwork(b)
+			cfg := kernelConfig()
+			p := plan.NewKernelPlanner(cfg, nil)
+			for i := range n {
+				p.Set(fmt.Sprint(i), benchService(i, 10, 0))
+			}
+			p.Settle()
+			took, rounds := [2]time.Duration{}, 0
+			must(b, network.Do(func() error {
+				for b.Loop() {
+					rounds++
+					if err := kernelAlone(cfg, p, &took); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			for i, name := range []string{"first-ms", "all-ms"} {
+				b.ReportMetric(float64(took[i].Microseconds())/1000/float64(rounds), name)
+			}
+		})
+	}
+}
+
+// kernelAlone adds how long the kernel took for the first stage, and for all.
+func kernelAlone(cfg plan.Config, p *plan.KernelPlanner, took *[2]time.Duration) error {
+	t := newKernelTable(cfg)
+	t.conn.Keep()
+	defer t.conn.Close()
+	t.conn.FlushRuleset()
+	if err := errors.Join(t.conn.Flush(), t.lay(nil, false)); err != nil {
+		return err
+	}
+	var sum time.Duration
+	flush := func() error {
+		begin := time.Now()
+		err := t.conn.Flush()
+		sum += time.Since(begin)
+		return err
+	}
+	for i, s := range p.Anew() {
+		if _, err := t.addPicks(s.Picks); err != nil {
+			return err
+		}
+		batch, written := kernelBatch{}, 0
+		put := func() (err error) {
+			if written += batch.steps; batch.steps > 0 {
+				_, err = batch.put(t)
+			}
+			if written >= perTransaction {
+				written = 0
+				err = errors.Join(err, flush())
+			}
+			return err
+		}
+		for step := range stepsAnew(s.Parts(partOf)) {
+			if batch.steps == chunk || batch.set != step.set {
+				if err := put(); err != nil {
+					return err
+				}
+			}
+			batch.add(step)
+		}
+		if err := errors.Join(put(), flush()); err != nil {
+			return err
+		}
+		if i == 0 {
+			took[0] += sum
+		}
+	}
+	took[1] += sum
+	return nil
 }
