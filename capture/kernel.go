@@ -111,20 +111,6 @@ func (c *Capture) installKernel() error {
 	return c.layKernel()
 }
 
-// layKernel is installKernel at the addresses that are known.
-func (c *Capture) layKernel() error {
-	kept, err := c.kernel.table.install(false)
-	if err != nil {
-		return err
-	}
-	if !kept {
-		c.kernel.held = unsure
-		c.kernel.mayHaveDialled()
-		err = c.kernel.putBack()
-	}
-	return errors.Join(err, c.tellAbsent(), c.writeKernel())
-}
-
 // serveInKernel has the kernel path follow a view.
 func (c *Capture) serveInKernel(v *topology.View, provisional bool) error {
 	if c.kernel == nil {
@@ -220,7 +206,11 @@ func (k *kernelPath) compare() (repaired bool, err error) {
 	}
 	if gone.len()+added.len()+drop.len() > 0 {
 		repaired = true
-		err = k.table.write(steps(gone, added), need, drop)
+		list := steps(gone, added)
+		if gone.len() == 0 {
+			list = added.anew()
+		}
+		err = k.table.write(list, need, drop)
 	}
 	if err == nil {
 		k.held = k.goal
@@ -284,7 +274,7 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 		if k.table.anew.due(err, time.Now()) { // something in a set is in the way
 			repaired = true
 			if _, err = k.table.install(true); err == nil {
-				left := k.putBack()
+				left := k.fill()
 				_, err = k.compare()
 				err = errors.Join(left, err)
 			}

@@ -88,61 +88,6 @@ func benchKernel(b *testing.B, n int, affinity time.Duration) {
 	}))
 }
 
-// What a flush of everything by somebody else costs at n Services of ten endpoints, with both paths: until the
-// guard and what Envoy has are back, and until the kernel path is.
-func BenchmarkFlushed(b *testing.B) {
-	for _, n := range []int{1, 1000, 10000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) { benchFlushed(b, n) })
-	}
-}
-
-func benchFlushed(b *testing.B, n int) {
-	network := testkit.NewNetwork(b)
-	cfg := kernelConfig()
-	c, err := New(cfg, Host{StateDir: b.TempDir(), ProcSys: "/proc/sys"})
-	must(b, err)
-	must(b, c.Install(cfg.ServiceCIDRs))
-	defer func() { must(b, c.Remove()) }()
-	k, ip, all := newCluster(), netip.MustParseAddr("10.96.64.0"), map[string][]plan.KernelFrontend{}
-	for i := range n {
-		k.serve("s-"+ip.String(), ip.String(), "10.244.0.7")
-		ip = ip.Next()
-		all[fmt.Sprint(i)] = benchService(i, 10, 0)
-	}
-	must(b, c.Retract(k.view(), false))
-	must(b, c.Extend())
-	must(b, network.Do(func() error {
-		if err := c.setKernel(all, false); err != nil {
-			return err
-		}
-		var guarded, whole time.Duration
-		rounds := 0
-		for b.Loop() {
-			b.StopTimer()
-			other := newKernelTable(cfg)
-			other.conn.FlushRuleset()
-			if err := other.conn.Flush(); err != nil {
-				return err
-			}
-			b.StartTimer()
-			begin := time.Now()
-			if err := c.installTable(false); err != nil { // which Repair does first
-				return err
-			}
-			guarded += time.Since(begin)
-			if _, err := c.Repair(); err != nil {
-				return err
-			}
-			whole += time.Since(begin)
-			rounds++
-		}
-		for name, took := range map[string]time.Duration{"guarded-ms": guarded, "whole-ms": whole} {
-			b.ReportMetric(float64(took.Microseconds())/1000/float64(rounds), name)
-		}
-		return nil
-	}))
-}
-
 // sticky are frontends of a Service whose clients keep their endpoint.
 func sticky(service string, keep time.Duration, list []plan.KernelFrontend) []plan.KernelFrontend {
 	for i := range list {

@@ -45,38 +45,49 @@ func leadingSets(kinds map[rules.SetName]expr.VerdictKind) map[string]expr.Verdi
 
 func elementsOf(e *plan.KernelElements) kernelElements {
 	m := kernelElements{}
-	for _, s := range e.Slots {
-		m.add(rules.Slots, s.Frontend.Addr, numberedKey(s.Frontend, s.Number), endpointValue(s.Endpoint))
-	}
-	for _, x := range e.Ends {
-		m.add(rules.Ends, x.Frontend.Addr, numberedKey(x.Frontend, x.ID), endpointValue(x.Endpoint))
-	}
-	for _, x := range e.Names {
-		m.add(rules.Names, x.Frontend.Addr, numberedKey(x.Frontend, x.Number), binaryutil.NativeEndian.PutUint32(x.ID))
-	}
-	for _, f := range e.Selves {
-		m.add(rules.Allowed, f.Addr, append(frontendKey(f), f.Addr.AsSlice()...), nil)
-	}
-	for _, l := range e.Limits {
-		m.lead(rules.Limited, l.Frontend, rules.ListName(l.List))
-	}
-	for _, ip := range e.Loops {
-		m.add(rules.Loops, ip, hairpinElement(ip).Key, nil)
-	}
-	for _, p := range e.Policies {
-		m.lead(rules.Policy, p.Frontend, rules.PolicyName(rules.FamilyOf(p.Frontend.Addr), p.Local))
-	}
-	for _, f := range e.Nears {
-		m.lead(rules.Near, f.Frontend, rules.PickName(f.Pick))
-	}
-	for _, f := range e.Fronts {
-		m.lead(rules.Front, f.Frontend, rules.PickName(f.Pick))
-	}
+	eachOf(e, func(set, key, value string) bool {
+		m.put(set, key, value)
+		return true
+	})
 	return m
 }
 
-func (m kernelElements) add(set rules.SetName, ip netip.Addr, key, value []byte) {
-	m.put(set.For(rules.FamilyOf(ip)), string(key), string(value))
+// eachOf hands elements on in the order of kernelSets, until do has enough.
+func eachOf(e *plan.KernelElements, do func(set, key, value string) bool) bool {
+	put := func(set rules.SetName, ip netip.Addr, key, value []byte) bool {
+		return do(set.For(rules.FamilyOf(ip)), string(key), string(value))
+	}
+	lead := func(set rules.SetName, f topology.Frontend, chain string) bool {
+		return do(set.For(rules.FamilyOf(f.Addr)), string(frontendKey(f)), chain)
+	}
+	return every(e.Slots, func(s plan.Slot) bool {
+		return put(rules.Slots, s.Frontend.Addr, numberedKey(s.Frontend, s.Number), endpointValue(s.Endpoint))
+	}) && every(e.Ends, func(x plan.End) bool {
+		return put(rules.Ends, x.Frontend.Addr, numberedKey(x.Frontend, x.ID), endpointValue(x.Endpoint))
+	}) && every(e.Names, func(x plan.Name) bool {
+		return put(rules.Names, x.Frontend.Addr, numberedKey(x.Frontend, x.Number), binaryutil.NativeEndian.PutUint32(x.ID))
+	}) && every(e.Selves, func(f topology.Frontend) bool {
+		return put(rules.Allowed, f.Addr, append(frontendKey(f), f.Addr.AsSlice()...), nil)
+	}) && every(e.Limits, func(l plan.Limit) bool {
+		return lead(rules.Limited, l.Frontend, rules.ListName(l.List))
+	}) && every(e.Loops, func(ip netip.Addr) bool {
+		return put(rules.Loops, ip, hairpinElement(ip).Key, nil)
+	}) && every(e.Policies, func(p plan.Policy) bool {
+		return lead(rules.Policy, p.Frontend, rules.PolicyName(rules.FamilyOf(p.Frontend.Addr), p.Local))
+	}) && every(e.Nears, func(f plan.Front) bool {
+		return lead(rules.Near, f.Frontend, rules.PickName(f.Pick))
+	}) && every(e.Fronts, func(f plan.Front) bool {
+		return lead(rules.Front, f.Frontend, rules.PickName(f.Pick))
+	})
+}
+
+func every[E any](list []E, do func(E) bool) bool {
+	for _, e := range list {
+		if !do(e) {
+			return false
+		}
+	}
+	return true
 }
 
 func (m kernelElements) put(name, key, value string) {
@@ -95,10 +106,6 @@ func (m kernelElements) join(o kernelElements) {
 		}
 		maps.Copy(m[name], list)
 	}
-}
-
-func (m kernelElements) lead(set rules.SetName, f topology.Frontend, chain string) {
-	m.put(set.For(rules.FamilyOf(f.Addr)), string(frontendKey(f)), chain)
 }
 
 // elementOf is what is written.

@@ -26,7 +26,7 @@ func (k *kernelPath) putBack() error {
 	if k.earlier == nil {
 		return nil
 	}
-	return k.table.write(steps(nil, k.earlier.elements), k.earlier.chains, kernelChains{})
+	return k.table.write(k.earlier.elements.anew(), k.earlier.chains, kernelChains{})
 }
 
 // frontLen is how long a frontend is in the key of a set.

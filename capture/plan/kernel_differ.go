@@ -31,7 +31,7 @@ func (h *held) weigh() int {
 	if h == nil {
 		return 0
 	}
-	return weighOf(len(h.slots)+len(h.nears), h.front.Sticky+h.near.Sticky > 0)
+	return weighOf(len(h.slots)+len(h.nears), h.remembers())
 }
 
 // weighOf is how many elements a frontend of so many endpoints has, or somewhat more or less: those of
