@@ -102,7 +102,7 @@ func (d *Doubts) Tell(ctx context.Context, log *slog.Logger) error {
 			since = now
 		case now.Sub(since) >= doubtsAfter && now.Sub(told) >= doubtsAgain:
 			told = now
-			log.Error("grids are not carried out", obs.KeyErr, d.explain(ctx, err))
+			log.Error("something is in the way of grids", obs.KeyErr, d.explain(ctx, err))
 		}
 	}
 }

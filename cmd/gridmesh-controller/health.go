@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"sync"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
@@ -18,7 +17,7 @@ import (
 const policyManager = "gridmesh-policies"
 
 // keepHealth adds what keeps nodes that their units vote well: the kind of its tables, and once
-// that is served the admission policies and the tables.
+// that was tried the admission policies and the tables.
 func (r *replica) keepHealth(g *run.Group) error {
 	if r.health.UnitKey == "" {
 		return nil
@@ -29,8 +28,9 @@ func (r *replica) keepHealth(g *run.Group) error {
 	}
 	cfg := r.health
 	cfg.Log, cfg.Fault = r.log, func(err error) { r.unheard.Set("node health", err) }
-	served := make(chan struct{})
-	g.Add("CRD of node health", func(ctx context.Context) error { return r.keepTables(ctx, served) })
+	tried := make(chan struct{})
+	tables := [][]byte{policy.NodeTables()}
+	g.Add("CRD of node health", func(ctx context.Context) error { return r.keepKinds(ctx, tables, "node health", tried) })
 	g.Add("node health", func(ctx context.Context) error {
 		told := events.ForObjects(r.client, plan.Manager, r.log)
 		var kept run.Group
@@ -43,26 +43,11 @@ func (r *replica) keepHealth(g *run.Group) error {
 			kept.Add("admission policies", func(ctx context.Context) error { return cloud.Policies(ctx, o, r.log, r.shields) })
 		}
 		select {
-		case <-served:
+		case <-tried:
 			return kept.Run(ctx)
 		case <-ctx.Done():
 			return nil
 		}
 	})
 	return nil
-}
-
-// keepTables installs the kind of the tables and keeps it. Where that fails it closes served all
-// the same: grids go on, and somebody else may bring the kind.
-func (r *replica) keepTables(ctx context.Context, served chan<- struct{}) error {
-	if !r.installCRDs {
-		close(served)
-		<-ctx.Done()
-		return nil
-	}
-	crds := &leading.CRDs{Client: r.client, Manifests: [][]byte{policy.NodeTables()}, Manager: plan.Manager, Same: plan.Same, Log: r.log}
-	if !r.install(ctx, crds, "node health", sync.OnceFunc(func() { close(served) })) {
-		return nil
-	}
-	return crds.Keep(ctx)
 }

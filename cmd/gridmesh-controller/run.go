@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -128,16 +129,28 @@ func (r *replica) lead(ctx context.Context) error {
 	return g.Run(ctx)
 }
 
-// leadGrids carries out grids.
+// leadGrids keeps the kinds of grids, and carries grids out once it was tried to install them.
 func (r *replica) leadGrids(ctx context.Context) error {
 	manifests, err := apiv1.CRDs()
 	if err != nil {
 		return err
 	}
-	crds := &leading.CRDs{Client: r.client, Manifests: manifests, Manager: plan.Manager, Same: plan.Same, Log: r.log}
-	if r.installCRDs && !r.install(ctx, crds, "CRDs", func() {}) {
-		return nil
-	}
+	tried := make(chan struct{})
+	var g run.Group
+	g.Add("CRDs", func(ctx context.Context) error { return r.keepKinds(ctx, manifests, "CRDs", tried) })
+	g.Add("grids", func(ctx context.Context) error {
+		select {
+		case <-tried:
+			return r.carryOut(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	return g.Run(ctx)
+}
+
+// carryOut carries out grids.
+func (r *replica) carryOut(ctx context.Context) error {
 	mirror := objects.NewMirror(r.client, grid.Kinds(), plan.Prune)
 	r.doubts.Set("mirror", grid.ErrNotKnown)
 	r.doubts.Ask(mirror.Fault)
@@ -159,32 +172,37 @@ func (r *replica) leadGrids(ctx context.Context) error {
 			return nil
 		}
 	})
-	if r.installCRDs {
-		g.Add("CRDs", crds.Keep)
-	}
 	return g.Run(ctx)
 }
 
-// install installs kinds, however often it has to be tried, and reports whether it did before ctx
-// ended. A fault is a doubt and a line in the log: what else the process does goes on, and somebody
-// may bring the kinds, or the right to. tried is called after each attempt.
-func (r *replica) install(ctx context.Context, crds *leading.CRDs, about string, tried func()) bool {
+// keepKinds installs kinds, however often it has to be tried, and keeps them until ctx ends. It
+// closes tried after the first attempt, also where that fails: they may be served as they were, or
+// somebody else brings them, or the right to. Such a fault is a doubt and a line in the log: what
+// else the process does goes on.
+func (r *replica) keepKinds(ctx context.Context, manifests [][]byte, about string, tried chan<- struct{}) error {
+	if !r.installCRDs {
+		close(tried)
+		<-ctx.Done()
+		return nil
+	}
+	crds := &leading.CRDs{Client: r.client, Manifests: manifests, Manager: plan.Manager, Same: plan.Same, Log: r.log}
+	first := sync.OnceFunc(func() { close(tried) })
 	r.doubts.Set(about, grid.ErrNotServed)
 	for ctx.Err() == nil {
 		attempt, cancel := context.WithTimeout(ctx, cmp.Or(r.try, installTry))
 		err := crds.Install(attempt)
 		cancel()
-		tried()
+		first()
 		if ctx.Err() != nil {
 			break
 		}
 		if r.doubts.Set(about, err); err == nil {
-			return true
+			return crds.Keep(ctx)
 		}
 		r.log.Error("could not install kinds; trying again", obs.KeyWhich, about, obs.KeyErr, err)
 		run.Pause(ctx, installAgain)
 	}
-	return false
+	return nil
 }
 
 // tellOfKeys adds what tells the owners of Services of mistakes in their topology

@@ -238,47 +238,6 @@ func TestRefusedCRDsEndNothing(t *testing.T) {
 	}
 }
 
-// Nodes are kept also where an update of the tables' kind fails for ever, as by a webhook that is
-// broken: the kind is served as it was.
-func TestAnUpdateOfTheTablesKindThatFails(t *testing.T) {
-	nodes := make(chan struct{})
-	var once sync.Once
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/api/v1/nodes" {
-			once.Do(func() { close(nodes) })
-		}
-		w.Header().Set("Content-Type", "application/json")
-		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/customresourcedefinitions/nodetables.gridmesh.io") {
-			fmt.Fprint(w, `{"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1", "metadata": {"name": "nodetables.gridmesh.io"}, "spec": {}, "status": {"conditions": [{"type": "Established", "status": "True"}]}}`)
-			return
-		}
-		w.WriteHeader(http.StatusInternalServerError)
-		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500, "message": "failed calling webhook"}`)
-	}))
-	defer server.Close()
-	client, err := kube.Connect(kubeconfigOf(t, server.URL), "test", kube.Rate{QPS: 100, Burst: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := defaults()
-	c.health.UnitKey = "unit"
-	registry := prometheus.NewRegistry()
-	r := &replica{config: c, client: client, log: slog.New(slog.DiscardHandler), metrics: grid.NewMetrics(registry), shields: cloud.NewMetrics(registry), try: time.Second}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.act(ctx, false) }()
-	select {
-	case <-nodes:
-	case <-time.After(20 * time.Second):
-		t.Error("20 s later nobody asked for Nodes")
-	}
-	isDoubted(t, r.doubts.Now, "a doubt about the tables", "node health: install CRD", "calling webhook")
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
 // A replica that has not heard of the API server yet is not ready: where no proxy
 // serves its node its dial fails after half a minute at the earliest.
 func TestNotReadyBeforeTheFirstAnswer(t *testing.T) {

@@ -12,8 +12,7 @@ import (
 // is of is found among the revisions, with the labels that the grid has or the child.
 type bearing struct {
 	*tracked
-	among  []*grid                      // as the grid is, and as its revisions have it, the newest first; made when needed
-	labels map[packed]map[string]string // of children, by what they have alike
+	among []*grid // as the grid is, and as its revisions have it, the newest first; made when needed
 }
 
 // of is the template that a child bears, by its hash; "" where nobody can tell, as of what
@@ -31,7 +30,7 @@ func (b *bearing) of(unit string, c *child) string {
 		return ""
 	}
 	if b.among == nil {
-		b.labels, b.among = map[packed]map[string]string{}, []*grid{b.grid}
+		b.among = []*grid{b.grid}
 		for _, r := range b.lookedAt() {
 			if was := b.asIn(r.Name); was != nil && r.Name != b.revision {
 				b.among = append(b.among, was)
@@ -41,10 +40,7 @@ func (b *bearing) of(unit string, c *child) string {
 	if t := b.applied(unit, c, b.bears); t != "" {
 		return t
 	}
-	if _, read := b.labels[c.alike]; !read {
-		b.labels[c.alike] = stringsOf(value[Object](c.alike.open(), "labels"))
-	}
-	return b.applied(unit, c, b.labels[c.alike])
+	return b.applied(unit, c, c.allLabels())
 }
 
 // applied looks for the template that was applied to a child with such labels.

@@ -32,8 +32,9 @@ type child struct {
 	labels, annotations map[string]string
 	ownerKind           string // of its controller, "" for none
 	ownerName, ownerUID string
-	alike               packed // what other units have alike of it (Kind.pruneChild)
-	sight                      // of its unit
+	alike               packed   // what other units have alike of its spec (Kind.pruneChild)
+	given               []packed // all of its labels, in parts
+	sight                        // of its unit
 }
 
 // sight is what was seen of a child's unit in this process: what the child
@@ -71,16 +72,16 @@ func lookAnew(byUnit map[string][]*child) {
 
 // readChild reads a child, pruned or not.
 func readChild(obj Object) *child {
-	alike, pruned := packedOf(obj)
-	if !pruned {
+	held := packedOf(obj)
+	if held == nil {
 		obj = maps.Clone(obj) // what is read is never written to
 		if metadata := value[Object](obj, "metadata"); metadata != nil {
 			obj["metadata"] = maps.Clone(metadata)
 		}
 		Prune(obj)
-		alike, _ = packedOf(obj)
+		held = packedOf(obj)
 	}
-	c := &child{alike: alike, ref: RefOf(obj), obj: obj, uid: value[string](obj, "metadata", "uid"), version: value[string](obj, "metadata", "resourceVersion")}
+	c := &child{alike: held[0], given: held[1:], ref: RefOf(obj), obj: obj, uid: value[string](obj, "metadata", "uid"), version: value[string](obj, "metadata", "resourceVersion")}
 	c.kind = kindOfChild(c.ref.Kind)
 	c.labels = stringsOf(value[Object](obj, "metadata", "labels"))
 	c.annotations = stringsOf(value[Object](obj, "metadata", "annotations"))
@@ -108,7 +109,7 @@ func gridOf(c *child) (Ref, bool) {
 func (c *child) spec() Object { return value[Object](c.obj, "spec") }
 
 func (c *child) whole() Object {
-	spec := value[Object](c.alike.open(), "spec")
+	spec := c.alike.open()
 	for _, path := range c.kind.reads() {
 		if v := value[any](c.spec(), path...); v != nil {
 			last := len(path) - 1
@@ -116,6 +117,24 @@ func (c *child) whole() Object {
 		}
 	}
 	return spec
+}
+
+// allLabels are those of a child, of which labels has those alone that plans read most.
+func (c *child) allLabels() map[string]string {
+	all := map[string]string{}
+	for _, part := range c.given {
+		maps.Copy(all, stringsOf(part.open()))
+	}
+	return all
+}
+
+// size is that of the text of all that was packed.
+func (c *child) size() int {
+	size := c.alike.size()
+	for _, part := range c.given {
+		size += part.size()
+	}
+	return size
 }
 
 // selected is the value that a child's pods ask of a label of their node.

@@ -44,7 +44,7 @@ func (x *Index) judge(g *tracked, unit string, live *child) Step {
 	step := Step{Unit: unit, Kind: g.kind.Child, Name: g.kind.name(g.ref.Name, unit)}
 	template, why := g.template(unit)
 	if live != nil {
-		step.Name, step.Version, step.Size = live.ref.Name, live.version, live.alike.size()
+		step.Name, step.Version, step.Size = live.ref.Name, live.version, live.size()
 		step.Ready, step.Updated = live.progress()
 		step.appliedAt = live.appliedAt()
 		step.Unmark = live.annotations[names.UnitGone] != "" && g.owns(live) && !deleting(live.obj)
@@ -159,7 +159,7 @@ func (x *Index) serviceStep(g *tracked, m lacks) Step {
 	live := x.children[at]
 	owner, owned := gridOf(live)
 	if live != nil {
-		step.Version, step.Size = live.version, live.alike.size()
+		step.Version, step.Size = live.version, live.size()
 	}
 	switch {
 	case live != nil && (!owned || owner != g.ref), x.taken[at]:
@@ -247,12 +247,12 @@ func (g *tracked) refusals(steps []Step) []topology.Problem {
 }
 
 func (g *tracked) rejections(steps []Step) []topology.Problem {
-	byWhy := map[string][]string{}
+	byWhy, known := map[string][]string{}, map[pairing]string{}
 	for i := range steps {
 		step := &steps[i]
 		if f, _ := g.failure(*step); f.Final && (step.Writes() || step.Action == Wait) {
 			step.Why = f.Text
-			if why := g.frozen(step.Unit); why != "" {
+			if why := g.frozen(step.Unit, known); why != "" {
 				step.Why += "; " + why
 			}
 			byWhy[step.Why] = append(byWhy[step.Why], step.Unit)
@@ -261,20 +261,32 @@ func (g *tracked) rejections(steps []Step) []topology.Problem {
 	return g.problemsOf(byWhy)
 }
 
+// pairing is a template with what some children have alike.
+type pairing struct {
+	*template
+	alike packed
+}
+
 // frozen says that the live child of a unit has other values of such fields than
-// its template, and what to do; "" where it has not, or there is none.
-func (g *tracked) frozen(unit string) string {
+// its template, and what to do; "" where it has not, or there is none. What is known of
+// such children is not looked for again: the texts may be large, and come in turns.
+func (g *tracked) frozen(unit string, known map[pairing]string) string {
 	live := g.live(unit)
 	t, _ := g.template(unit)
 	if live == nil || t == nil || !g.owns(live) || deleting(live.obj) {
 		return ""
 	}
-	fields := t.compare(live).fixed
-	if len(fields) == 0 {
-		return ""
+	at := pairing{t, live.alike}
+	why, is := known[at]
+	if is {
+		return why
 	}
-	return "the " + g.kind.Child + " is there with another " + strings.Join(fields, ", ") +
-		", which Kubernetes does not change: the API server refuses the update; write what it has, or delete it, and it is made anew"
+	if fields := t.compare(live).fixed; len(fields) > 0 {
+		why = "the " + g.kind.Child + " is there with another " + strings.Join(fields, ", ") +
+			", which Kubernetes does not change: the API server refuses the update; write what it has, or delete it, and it is made anew"
+	}
+	known[at] = why
+	return why
 }
 
 // contest notes which children are not as they are to be but for the moment:

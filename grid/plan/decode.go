@@ -47,15 +47,22 @@ type template struct {
 	labels       map[string]string // of the children
 	sum          string            // of everything
 	fault        string            // why it would be refused, or ""
-	// last is what a child was compared with it last: most units' are alike.
-	last atomic.Pointer[comparison]
+	// What a child was compared with it last: most units' are alike.
+	last       atomic.Pointer[comparison]
+	lastLabels atomic.Pointer[labelling]
 }
 
 // comparison is in what some children, which have this alike, differ from a template.
 type comparison struct {
-	alike        packed
-	spec, labels []difference
-	fixed        []string // fields that differ and that no update changes
+	alike packed
+	spec  []difference
+	fixed []string // fields that differ and that no update changes
+}
+
+// labelling is that of labels.
+type labelling struct {
+	labels  []packed
+	differs []difference
 }
 
 // Federated reports whether a grid is of SuperEdge's federation by its labels: it is left alone.
@@ -75,8 +82,8 @@ func decodeGrid(obj Object) *grid {
 	g.federated = Federated(obj)
 	g.bears = maps.Clone(g.labels)
 	spec := value[Object](obj, "spec")
-	if p, pruned := packedOf(obj); pruned {
-		spec = p.open()
+	if held := packedOf(obj); held != nil {
+		spec = held[0].open()
 	}
 	g.spec = decodeSpec(spec, g.kind.PerUnit)
 	g.unitKey = string(g.spec.GridUniqKey)

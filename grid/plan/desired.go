@@ -124,28 +124,35 @@ func (t *template) scale(live *child) int64 {
 	return t.replicas
 }
 
-// compare is in what a child differs from a template, but for what units do not
-// have alike. Its lists are not to be written to.
+// compare is in what the spec of a child differs from a template, but for what units do
+// not have alike. Its lists are not to be written to.
 func (t *template) compare(c *child) *comparison {
 	if last := t.last.Load(); last != nil && last.alike == c.alike {
 		return last
 	}
 	live, spec := c.alike.open(), t.alike.open()
-	is := &comparison{alike: c.alike, spec: differences("spec", spec, live["spec"])}
-	is.fixed = c.kind.differFixed(spec, value[Object](live, "spec"))
-	has := stringsOf(value[Object](live, "labels"))
-	for _, key := range missing(t.labels, has) {
-		is.labels = append(is.labels, difference{"metadata.labels." + key, has[key]})
-	}
+	is := &comparison{c.alike, differences("spec", spec, live), c.kind.differFixed(spec, live)}
 	t.last.Store(is)
 	return is
+}
+
+// compareLabels is in what its labels differ. The list is not to be written to.
+func (t *template) compareLabels(c *child) []difference {
+	if last := t.lastLabels.Load(); last != nil && slices.Equal(last.labels, c.given) {
+		return last.differs
+	}
+	is, has := &labelling{labels: c.given}, c.allLabels()
+	for _, key := range missing(t.labels, has) {
+		is.differs = append(is.differs, difference{"metadata.labels." + key, has[key]})
+	}
+	t.lastLabels.Store(is)
+	return is.differs
 }
 
 // drifted lists the fields of a child that are not as they are to be, though
 // it was applied so.
 func (d *desired) drifted(c *child) []difference {
-	alike := d.template.compare(c)
-	list := slices.Clone(alike.spec)
+	list := slices.Clone(d.template.compare(c).spec)
 	add := func(path string, live any) { list = append(list, difference{path, live}) }
 	if kind := d.grid.kind; kind.PerUnit {
 		selector := "spec." + strings.Join(kind.nodeSelector(), ".")
@@ -158,7 +165,7 @@ func (d *desired) drifted(c *child) []difference {
 			add("spec."+strings.Join(kind.replicas, "."), n)
 		}
 	}
-	list = append(list, alike.labels...)
+	list = append(list, d.template.compareLabels(c)...)
 	for _, key := range missing(d.annotations, c.annotations) {
 		add("metadata.annotations."+key, c.annotations[key])
 	}

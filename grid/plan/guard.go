@@ -92,7 +92,7 @@ func (g *tracked) leaveAlone(p *Plan, units map[string]string) {
 
 // stays is the step of a child that is kept though its unit is gone.
 func (c *child) stays(unit, why string) Step {
-	step := Step{Unit: unit, Kind: c.ref.Kind, Name: c.ref.Name, Action: Hold, Why: why, live: true, Version: c.version, Size: c.alike.size()}
+	step := Step{Unit: unit, Kind: c.ref.Kind, Name: c.ref.Name, Action: Hold, Why: why, live: true, Version: c.version, Size: c.size()}
 	step.Ready, _ = c.progress()
 	return step
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"encoding/json"
+	"hash/crc32"
 	"maps"
 	"runtime"
 	"strings"
@@ -47,39 +48,59 @@ func (p packed) size() int {
 	return len(p.text.Value())
 }
 
-// packedField is where a pruned object has what was packed of it: of a grid the
-// spec, of a revision the data, of a child {"labels": ..., "spec": ...}. It is a list of one there. Client-go,
+// packedField is where a pruned object has what was packed of it, as a list: of a grid the
+// spec, of a revision the data, of a child the spec and, apart, its labels (inParts). Client-go,
 // which copies what informers hold where it looks for mutations, knows JSON's types
 // alone; and the one that a text has is none that decoding gives, for a field of this
 // name in somebody's manifest is not ours.
 const packedField = "packed"
 
 // packInto packs into an object. A text is one for all as long as somebody has a
-// handle of it, and a string is none: the object has one until it is collected.
-func packInto(obj, content Object) {
-	p := pack(content)
-	list := []any{json.Number(p.text.Value())}
-	runtime.AddCleanup(&list[0], func(packed) {}, p)
+// handle of it, and a string is none: the object has those until it is collected.
+func packInto(obj Object, contents ...Object) {
+	list, held := make([]any, len(contents)), make([]packed, len(contents))
+	for i, content := range contents {
+		held[i] = pack(content)
+		list[i] = json.Number(held[i].text.Value())
+	}
+	runtime.AddCleanup(&list[0], func([]packed) {}, held)
 	obj[packedField] = list
 }
 
-// packedOf is what Prune packed of an object; ok is false where it was not pruned.
-func packedOf(obj Object) (p packed, ok bool) {
-	list := value[[]any](obj, packedField)
-	if len(list) != 1 {
-		return p, false
+// packedOf is what Prune packed of an object, one at least; nil where it was not pruned.
+func packedOf(obj Object) []packed {
+	var held []packed
+	for _, v := range value[[]any](obj, packedField) {
+		text, ours := v.(json.Number)
+		if !ours {
+			return nil
+		}
+		held = append(held, packed{unique.Make(string(text))})
 	}
-	text, ok := list[0].(json.Number)
-	if ok {
-		p = packed{unique.Make(string(text))}
+	return held
+}
+
+// labelsInPart are about as many labels as are packed together.
+const labelsInPart = 64
+
+// inParts divides labels by their keys, and alike whatever their values: a child that has one
+// of its own has the other parts as all have them.
+func inParts(labels Object) []Object {
+	parts := make([]Object, (len(labels)+labelsInPart-1)/labelsInPart)
+	for key, v := range labels {
+		at := crc32.ChecksumIEEE([]byte(key)) % uint32(len(parts))
+		if parts[at] == nil {
+			parts[at] = Object{}
+		}
+		parts[at][key] = v
 	}
-	return p, ok
+	return parts
 }
 
 // dataOf is what a revision holds, pruned or not.
 func dataOf(obj Object) packed {
-	if p, pruned := packedOf(obj); pruned {
-		return p
+	if held := packedOf(obj); held != nil {
+		return held[0]
 	}
 	return pack(value[Object](obj, "data"))
 }
@@ -94,9 +115,8 @@ func Prune(obj Object) {
 		return
 	}
 	pruneManagers(metadata)
-	_, done := packedOf(obj)
 	switch {
-	case done:
+	case packedOf(obj) != nil: // it was pruned
 	case kind == RevisionKind:
 		packInto(obj, value[Object](obj, "data"))
 		delete(obj, "data")
@@ -112,7 +132,7 @@ func Prune(obj Object) {
 // read of it. The rest, which is only compared, is packed: most units have it alike.
 func (k *Kind) pruneChild(obj, metadata Object) {
 	spec := value[Object](obj, "spec")
-	packInto(obj, Object{"labels": value[Object](metadata, "labels"), "spec": k.alike(spec)})
+	packInto(obj, append([]Object{k.alike(spec)}, inParts(value[Object](metadata, "labels"))...)...)
 	own := Object{}
 	for _, path := range k.reads() {
 		if v := value[any](spec, path...); v != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,12 +12,15 @@ import (
 )
 
 // largeGrid is one with 40 KB of template and 25 KB of labels.
-func largeGrid(image string) Object {
-	env, labels := make([]any, 2500), Object{}
+func largeGrid(image string) Object { return sizedGrid(image, 2500, 2000) }
+
+// sizedGrid is one with so many variables and labels.
+func sizedGrid(image string, variables, bears int) Object {
+	env, labels := make([]any, variables), Object{}
 	for i := range env {
 		env[i] = Object{"name": fmt.Sprintf("e%05d", i)}
 	}
-	for i := range 2000 {
+	for i := range bears {
 		labels[fmt.Sprintf("l%05d", i)] = ""
 	}
 	return Object{
@@ -34,6 +38,16 @@ type mirrored struct {
 	t       *testing.T
 	x       *Index
 	objects map[Ref]Object
+	others  func(child Object) // what others write to one that is made
+}
+
+func newMirrored(t *testing.T, others func(child Object)) *mirrored {
+	return &mirrored{t, NewIndex(), map[Ref]Object{}, others}
+}
+
+// ownLabel gives a child a label of its own.
+func ownLabel(child Object) {
+	ensure(child, "metadata", "labels")["till"] = value[string](child, "metadata", "name")
 }
 
 // set brings an object, as it comes from the API server.
@@ -67,6 +81,7 @@ func (m *mirrored) grow(units int) (bytes int64) {
 		}
 		for _, s := range p.Steps {
 			if obj := s.Object(now); obj != nil {
+				m.others(obj)
 				m.set(obj)
 			}
 		}
@@ -94,9 +109,16 @@ func heap() int64 {
 
 // A unit more costs what is its own, however large template and labels are that
 // all units have; and a grid costs its text a few times, with each of its revisions
-// once more. Decoded a template takes up to forty times its text.
+// once more. Decoded a template takes up to forty times its text. So it is where each
+// child has a label of its own, as of a policy engine.
 func TestAUnitHoldsNoTemplate(t *testing.T) {
-	m := &mirrored{t, NewIndex(), map[Ref]Object{}}
+	t.Run("as made", func(t *testing.T) { holdsNoTemplate(t, func(Object) {}) })
+	t.Run("with a label of its own", func(t *testing.T) { holdsNoTemplate(t, ownLabel) })
+}
+
+func holdsNoTemplate(t *testing.T, others func(child Object)) {
+	t.Helper()
+	m := newMirrored(t, others)
 	none := m.grow(0)
 	text := 0
 	for i := range 5 {
@@ -147,4 +169,47 @@ func TestUnitsShareWhatNobodyHasReadYet(t *testing.T) {
 	runtime.KeepAlive(spec)
 	runtime.KeepAlive(objects)
 	runtime.KeepAlive(x)
+}
+
+// A plan with units whose update was refused compares what their children have alike once,
+// and not each of them.
+func TestRefusedUnitsAreComparedOnce(t *testing.T) {
+	const units = 300
+	for name, others := range map[string]func(child Object){
+		"a label of its own": ownLabel,
+		"one of two specs": func(child Object) {
+			ensure(child, "spec")["minReadySeconds"] = int64(len(value[string](child, "metadata", "name")) % 2)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMirrored(t, others)
+			grid := sizedGrid("v1", 100, 0)
+			m.set(grid)
+			m.grow(units)
+			ensure(grid, "metadata")["generation"] = int64(2)
+			ensure(grid, "spec", "template", "selector", "matchLabels")["tier"] = "x"
+			ensure(grid, "spec", "template", "template", "metadata", "labels")["tier"] = "x"
+			m.set(grid)
+			var p Plan
+			plan := func() { p, _ = m.x.Plan(tillRef, DefaultGuard(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) }
+			before := testing.AllocsPerRun(1, plan)
+			failures := map[string]Failure{}
+			for _, s := range p.Steps {
+				failures[s.Key()] = Failure{Text: "refused", Hash: s.Hash(), Final: true}
+			}
+			m.x.Failed(tillRef, failures)
+			after := testing.AllocsPerRun(1, plan)
+			for _, s := range p.Steps {
+				if len(p.Steps) != units || !strings.Contains(s.Why, "with another selector") {
+					t.Fatalf("%d steps, %s: %s", len(p.Steps), s.Action, s.Why)
+				}
+			}
+			template, _ := m.x.grids[tillRef].template("u0")
+			decoded := testing.AllocsPerRun(1, func() { template.alike.open() })
+			t.Logf("%.0f allocations, and %.0f more once they were refused; %.0f to decode the template", before, after-before, decoded)
+			if after-before > 10*decoded { // it and the child's for each of two, and to compare them
+				t.Error("the template is decoded again and again")
+			}
+		})
+	}
 }

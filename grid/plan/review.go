@@ -144,9 +144,9 @@ func (x *Index) missingUnits(g *tracked) []topology.Problem {
 
 // immutable are the units of which the API server refuses the change of a child.
 func (x *Index) immutable(g *tracked) []topology.Problem {
-	byWhy := map[string][]string{}
+	byWhy, known := map[string][]string{}, map[pairing]string{}
 	for unit := range x.units.of(g.unitKey) {
-		why := g.frozen(unit)
+		why := g.frozen(unit, known)
 		if why == "" {
 			continue
 		}
