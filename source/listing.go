@@ -54,7 +54,7 @@ func (l *lister) walk(dir, as string) error {
 		}
 		if err != nil {
 			l.unread(called, err.Error())
-			return nil //nolint:nilerr // the others go on
+			return nil // the others go on
 		}
 		if e.IsDir() && p != dir && strings.HasPrefix(e.Name(), ".") { // as .git, and what a mounted ConfigMap's links lead to
 			return filepath.SkipDir
