@@ -27,10 +27,15 @@ type fullness struct {
 	last    map[plan.Memory]time.Time
 }
 
-// note takes what chains have counted, and returns the memories that are full.
-func (f *fullness) note(counted map[plan.Pick]uint32, now time.Time) map[plan.Memory]bool {
+// note takes what chains have counted, by a list that may be torn, and returns the memories that are full.
+func (f *fullness) note(counted map[plan.Pick]uint32, torn bool, now time.Time) map[plan.Memory]bool {
 	if f.last == nil {
 		f.last = map[plan.Memory]time.Time{}
+	}
+	if torn { // it may lack chains, and some rules of those it has
+		for p, n := range f.counted {
+			counted[p] = max(counted[p], n)
+		}
 	}
 	for p, n := range counted {
 		if m, has := p.Memory(); has && n > 0 && n != f.counted[p] {
@@ -58,14 +63,15 @@ func (c *Capture) lookAtMemories(now time.Time) error {
 	}
 	k.full.looked = now
 	counted, err := k.table.counted()
-	if err != nil {
+	torn := errors.Is(err, dump.ErrTorn)
+	if err != nil && !torn {
 		return fmt.Errorf("which clients are remembered: %w", err)
 	}
-	c.foundFull(k.planner.Sharing(k.full.note(counted, now)))
+	c.foundFull(k.planner.Sharing(k.full.note(counted, torn, now)))
 	return nil
 }
 
-// counted is how many clients found no room, by chain.
+// counted is how many clients found no room, by chain; of a torn list, what was told, beside dump.ErrTorn.
 func (t *kernelTable) counted() (map[plan.Pick]uint32, error) {
 	counted := map[plan.Pick]uint32{}
 	remembers := func(p plan.Pick) bool { return p.Sticky > 0 }
@@ -87,7 +93,7 @@ func (t *kernelTable) counted() (map[plan.Pick]uint32, error) {
 			}
 		}
 	}
-	return counted, nil
+	return counted, err
 }
 
 // foundForgotten takes the namespaces for some of whose Services there is no memory.

@@ -134,8 +134,35 @@ func TestWhenAMemoryIsFull(t *testing.T) {
 		{map[plan.Pick]uint32{other: 0}, time.Second, 0},
 	} {
 		now = now.Add(step.after)
-		if got := f.note(step.counted, now); len(got) != step.want {
+		if got := f.note(step.counted, false, now); len(got) != step.want {
 			t.Errorf("%v: full are %v, want %d", step.counted, got, step.want)
+		}
+	}
+}
+
+// What a torn list lacks, wholly or in part, has counted nothing when it is told again; what counts in it is told.
+func TestATornListFillsNoMemory(t *testing.T) {
+	p, q := plan.Pick{Among: 2, Sticky: 1, Session: 7}, plan.Pick{Among: 2, Sticky: 1, Session: 8}
+	f, now := fullness{}, time.Unix(1e9, 0)
+	for _, step := range []struct {
+		counted map[plan.Pick]uint32
+		torn    bool
+		after   time.Duration
+		want    int
+	}{
+		{map[plan.Pick]uint32{p: 5}, false, 0, 1},
+		{map[plan.Pick]uint32{p: 5}, false, fullFor + time.Minute, 0},
+		{map[plan.Pick]uint32{}, true, fullEvery, 0},
+		{map[plan.Pick]uint32{p: 3}, true, fullEvery, 0},
+		{map[plan.Pick]uint32{}, true, fullEvery, 0},
+		{map[plan.Pick]uint32{p: 5}, false, fullEvery, 0},
+		{map[plan.Pick]uint32{q: 1}, true, fullEvery, 1},
+		{map[plan.Pick]uint32{p: 5, q: 1}, false, fullFor, 0},
+		{map[plan.Pick]uint32{p: 6}, true, fullEvery, 1},
+	} {
+		now = now.Add(step.after)
+		if got := f.note(step.counted, step.torn, now); len(got) != step.want {
+			t.Errorf("%v, torn %t: full are %v, want %d", step.counted, step.torn, got, step.want)
 		}
 	}
 }

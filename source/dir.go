@@ -235,13 +235,17 @@ func kept(files, before []file) []file {
 	for _, f := range files {
 		all = append(all, f)
 		for _, old := range before {
-			if f.folder && strings.HasPrefix(old.name, f.name+string(filepath.Separator)) {
+			if f.folder && old.below(f.name) {
 				old.fault, old.version, old.stays = f.fault, "", true
 				all = append(all, old)
 			}
 		}
 	}
 	return all
+}
+
+func (f file) below(folder string) bool {
+	return strings.HasPrefix(f.name, folder+string(filepath.Separator))
 }
 
 // build makes the snapshot of the files kept; what did not change is shared

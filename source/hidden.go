@@ -30,27 +30,40 @@ func Hidden(path string) (found []string) {
 		switch {
 		case err != nil || !e.IsDir() || p == top || !strings.HasPrefix(e.Name(), "."):
 			return nil //nolint:nilerr // it is told where it is read
-		case e.Name() != ".git" && !strings.HasPrefix(e.Name(), "..") && holdsManifests(p, &left):
-			found = append(found, p)
+		case e.Name() != ".git" && !strings.HasPrefix(e.Name(), ".."):
+			if holds, _ := holdsManifests(p, &left); holds {
+				found = append(found, p)
+			}
 		}
 		return filepath.SkipDir
 	})
 	return found
 }
 
-// holdsManifests reports whether a file below a directory seems to be a manifest.
-func holdsManifests(dir string, left *int) (holds bool) {
+// holdsManifests reports whether a file below a directory seems to be a manifest, and whether all that is there was
+// looked at.
+func holdsManifests(dir string, left *int) (holds, all bool) {
+	all = true
 	_ = filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
 		if *left--; *left < 0 {
+			all = false
 			return filepath.SkipAll
 		}
-		if err == nil && e.Type().IsRegular() && isManifest(p) && bytes.Contains(headOf(p), []byte("apiVersion")) {
+		if err != nil {
+			all = false
+			return nil //nolint:nilerr // what else is there may be one
+		}
+		if !e.Type().IsRegular() || !isManifest(p) {
+			return nil
+		}
+		head, err := headOf(p)
+		if all = all && err == nil; bytes.Contains(head, []byte("apiVersion")) {
 			holds = true
 			return filepath.SkipAll
 		}
 		return nil
 	})
-	return holds
+	return holds, all
 }
 
 // isManifest reports whether a file of a directory is read, by its name.
@@ -62,13 +75,12 @@ func isManifest(path string) bool {
 	return false
 }
 
-// headOf is the beginning of a file, or nothing.
-func headOf(path string) []byte {
+// headOf is the beginning of a file, or what can be read of it.
+func headOf(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was read
-	data, _ := io.ReadAll(io.LimitReader(f, hiddenHead))
-	return data
+	return io.ReadAll(io.LimitReader(f, hiddenHead))
 }

@@ -15,7 +15,10 @@ import (
 const noFile = "it is no file"
 
 // list returns the manifests under path, by path, unread.
-func list(path string) (files []file, err error) {
+func list(path string) ([]file, error) { return listed(path, func(string) bool { return false }) }
+
+// listed does so for who may have had files below a folder, by its name.
+func listed(path string, had func(folder string) bool) (files []file, err error) {
 	top, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, fmt.Errorf("read manifests: %w", withPath(path, err))
@@ -23,7 +26,7 @@ func list(path string) (files []file, err error) {
 	if info, err := os.Stat(top); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("read manifests: %s is neither a file nor a directory (its mode is %s); give one of these", path, info.Mode())
 	}
-	l := lister{path: path, top: top, linked: mostHidden}
+	l := lister{path: path, top: top, linked: mostHidden, had: had}
 	if err := l.walk(top, top); err != nil {
 		return nil, fmt.Errorf("read manifests: %w", err)
 	}
@@ -36,6 +39,7 @@ type lister struct {
 	files     []file
 	bytes     int64
 	linked    int // files that may be looked at behind links to other folders
+	had       func(folder string) bool
 }
 
 // walk finds those below a folder, as it is called: a link may lead there.
@@ -49,15 +53,20 @@ func (l *lister) walk(dir, as string) error {
 			called = as + p[len(dir):]
 		}
 		if err != nil {
-			l.files = append(l.files, file{name: below(l.top, called), path: called, fault: err.Error(), folder: true})
-			return nil //nolint:nilerr // the others go on
+			l.unread(called, err.Error())
+			return nil // the others go on
 		}
 		if e.IsDir() && p != dir && strings.HasPrefix(e.Name(), ".") { // as .git, and what a mounted ConfigMap's links lead to
 			return filepath.SkipDir
 		}
 		if e.Type()&os.ModeSymlink != 0 && p != dir {
-			if to, is := leadsToFolder(p); is {
+			to, err := leadsToFolder(p)
+			if to != "" {
 				return l.link(called, to, dir == l.top)
+			}
+			if err != nil && !isManifest(p) && !strings.HasPrefix(e.Name(), ".") && l.had(below(l.top, called)) {
+				l.unread(called, err.Error())
+				return nil
 			}
 		}
 		if e.IsDir() || p != l.top && (!isManifest(p) || ofEditors(e.Name())) {
@@ -65,6 +74,11 @@ func (l *lister) walk(dir, as string) error {
 		}
 		return l.add(called)
 	})
+}
+
+// unread tells of a folder.
+func (l *lister) unread(p, why string) {
+	l.files = append(l.files, file{name: below(l.top, p), path: p, fault: why, folder: true})
 }
 
 func (l *lister) add(p string) error {
@@ -82,13 +96,15 @@ func (l *lister) add(p string) error {
 	return nil
 }
 
-// leadsToFolder is where a link leads, if that is a folder.
-func leadsToFolder(link string) (to string, is bool) {
-	if info, err := os.Stat(link); err != nil || !info.IsDir() {
-		return "", false
+// leadsToFolder is where a link leads, if that is a folder; "" if it is none, or if it is not known.
+func leadsToFolder(link string) (to string, err error) {
+	switch info, err := os.Stat(link); {
+	case errors.Is(err, os.ErrNotExist):
+		return "", errors.New("it is a link that leads to nothing; lead it to a folder, or remove it")
+	case err != nil || !info.IsDir():
+		return "", err
 	}
-	to, err := filepath.EvalSymlinks(link)
-	return to, err == nil
+	return filepath.EvalSymlinks(link)
 }
 
 // link follows a link to a folder that is read nowhere else: of a ConfigMap whose keys are mounted into folders the
@@ -103,8 +119,8 @@ func (l *lister) link(p, to string, first bool) error {
 	if within := steps[0] != ".." && !filepath.IsAbs(rest); first && within && slices.ContainsFunc(steps, func(s string) bool { return len(s) > 1 && s[0] == '.' }) {
 		return l.walk(to, p)
 	}
-	if holdsManifests(to, &l.linked) {
-		l.files = append(l.files, file{name: below(l.top, p), path: p, fault: "it is a link to a folder, which is not followed; put the folder here, or give that one", folder: true})
+	if holds, all := holdsManifests(to, &l.linked); holds || !all && l.had(below(l.top, p)) {
+		l.unread(p, "it is a link to a folder, which is not followed; put the folder here, or give that one")
 	}
 	return nil
 }

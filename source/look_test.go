@@ -2,6 +2,7 @@ package source
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,6 +99,85 @@ func TestAFolderIsALink(t *testing.T) {
 	must(t, d.refresh())
 	if got := services(d); len(got) > 0 || strings.Contains(said(d), "link") {
 		t.Errorf("led to what has no manifest: in force are %v: %s", got, said(d))
+	}
+}
+
+// A link to a folder that leads to nothing, or round, takes nothing away; one that is removed does.
+func TestALinkToAFolderThatCannotBeRead(t *testing.T) {
+	for name, broken := range map[string]func(t *testing.T, dir string){
+		"what it leads to is gone": func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, "..data"))) },
+		"it leads to itself": func(t *testing.T, dir string) {
+			must(t, os.Remove(filepath.Join(dir, "sub")))
+			must(t, os.Symlink("sub", filepath.Join(dir, "sub")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, memory := t.TempDir(), filepath.Join(t.TempDir(), ManifestsFile)
+			mounted(t, dir, "..1", map[string]string{"sub/web.yaml": staysWeb})
+			write(t, dir, "other.yaml", staysOther)
+			must(t, os.Symlink("nowhere", filepath.Join(dir, "never")))
+			d := begun(t, dir, memory)
+			broken(t, dir)
+			want := func(when string, fault bool, list ...string) {
+				t.Helper()
+				if got, told := services(d), said(d); !slices.Equal(got, list) || strings.Contains(told, "/sub: cannot be read") != fault || strings.Contains(told, "never") {
+					t.Errorf("%s: in force are %v: %s", when, got, told)
+				}
+			}
+			for range 2 {
+				must(t, d.refresh())
+				want("while it runs", true, webIs, otherIs)
+			}
+			d.finish()
+			d = begun(t, dir, memory)
+			want("after a restart", true, webIs, otherIs)
+			must(t, os.Remove(filepath.Join(dir, "sub")))
+			must(t, d.refresh())
+			want("removed", false, otherIs)
+			mounted(t, dir, "..2", map[string]string{"sub/web.yaml": staysWeb})
+			must(t, d.refresh())
+			want("mounted again", false, webIs, otherIs)
+		})
+	}
+}
+
+// What a run before had below a link that leads to nothing is waited for.
+func TestALinkToAFolderIsWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "node.yaml", staysNode)
+	must(t, os.Symlink("..data/sub", filepath.Join(dir, "sub")))
+	d := NewDir(dir)
+	d.begun, d.memory.since = time.Now(), time.Now() // a disk that does not tell what there was
+	must(t, d.refresh())
+	if _, any := d.Get(); any {
+		t.Error("it is told what there is, while what was below the link may still come")
+	}
+	d.memory.since = time.Time{}
+	must(t, d.refresh())
+	if _, any := d.Get(); !any || strings.Contains(said(d), "sub") {
+		t.Errorf("nothing was below it: %t: %s", any, said(d))
+	}
+}
+
+// A link that was led to a folder of which it is not known whether it has manifests takes nothing away.
+func TestAFolderIsALinkToManyFiles(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	write(t, dir, "node.yaml", staysNode)
+	mounted(t, dir, "..1", map[string]string{"sub/web.yaml": staysWeb})
+	d := NewDir(dir)
+	must(t, d.refresh())
+	for i := range mostHidden {
+		write(t, elsewhere, fmt.Sprint("a", i), "")
+	}
+	write(t, elsewhere, "z.yaml", staysWeb)
+	must(t, os.Remove(filepath.Join(dir, "sub")))
+	must(t, os.Symlink(elsewhere, filepath.Join(dir, "sub")))
+	must(t, os.Symlink(elsewhere, filepath.Join(dir, "toys"))) // which had none
+	for range 2 {
+		must(t, d.refresh())
+		if got := services(d); !slices.Equal(got, []string{webIs}) || !strings.Contains(said(d), "sub: cannot be read") || strings.Contains(said(d), "toys") {
+			t.Errorf("in force are %v: %s", got, said(d))
+		}
 	}
 }
 

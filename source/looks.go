@@ -34,7 +34,7 @@ func (d *Dir) look() (looked, error) {
 			return looked{}, fmt.Errorf("read manifests: %w", withPath(d.path, err))
 		}
 		var now looked
-		files, err := list(d.path)
+		files, err := listed(d.path, d.had)
 		if err == nil {
 			now = d.read(files)
 		}
@@ -54,7 +54,12 @@ func (d *Dir) stands(files []file) bool {
 	if unchanged(files, d.base.files) {
 		return true
 	}
-	again, err := list(d.path)
+	again, err := listed(d.path, d.had)
 	own := slices.DeleteFunc(slices.Clone(files), func(f file) bool { return f.stays })
 	return err == nil && slices.EqualFunc(own, again, func(a, b file) bool { return a.name == b.name && a.is == b.is })
+}
+
+// had reports whether there were files below a folder, or may have been, as long as what a run before kept may come.
+func (d *Dir) had(folder string) bool {
+	return d.memory.unread(time.Now()) || slices.ContainsFunc(d.base.files, func(f file) bool { return f.below(folder) })
 }

@@ -3,9 +3,9 @@ package topology
 import "slices"
 
 // votedDead marks endpoints on nodes that their unit's vote calls dead (Snapshot.Dead):
-// others come before them. None is marked where no other is as near: a vote never empties a
-// Service, and moves none out of its unit, for what is far may be behind the uplink that is
-// away.
+// others come before them. None is marked where no other is as near, by any of the keys: a
+// vote never empties a Service, and moves none to where only "*" leads, for what is far may be
+// behind the uplink that is away. By which key the unit votes is not known here.
 var votedDead = &rule{
 	name:   "vote",
 	reason: "its node is dead by the vote of its unit",

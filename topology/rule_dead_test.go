@@ -17,7 +17,7 @@ func TestTheVotedDeadAreMarked(t *testing.T) {
 	slice := &Slice{Key: key, Service: "web", Ports: []SlicePort{{Protocol: TCP, Port: 8080}}}
 	b := NewBuilder()
 	for i, node := range []string{"a-1", "a-2", "b-1"} {
-		b.SetNode(&Node{Name: node, Labels: map[string]string{"site": node[:1], "rack": node}})
+		b.SetNode(&Node{Name: node, Labels: map[string]string{"site": node[:1], "rack": node, "region": "r"}})
 		slice.Endpoints = append(slice.Endpoints, Endpoint{Addr: netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}), Node: node, Ready: true})
 	}
 	slice.Endpoints = append(slice.Endpoints, Endpoint{Addr: netip.MustParseAddr("10.1.0.9"), Node: "a-2"}) // which is not ready
@@ -33,6 +33,8 @@ func TestTheVotedDeadAreMarked(t *testing.T) {
 		{`["rack","site"]`, "a-1", "a-1! > a-2", "a-1 others come first"},
 		{`["rack","site"]`, "a-2", "a-1 > a-2!", "a-2 others come first"},
 		{`["rack","site"]`, "a-1 a-2", "a-1 > a-2", "a-1 stays; a-2 stays"},
+		{`["site","region"]`, "a-1 a-2", "a-1! a-2! > b-1", "a-1 others come first; a-2 others come first"}, // a wider key is taken at its word
+		{`["site","region"]`, "a-1 a-2 b-1", "a-1 a-2 > b-1", "a-1 stays; a-2 stays; b-1 stays"},
 		{`["rack","*"]`, "a-1 a-2", "a-1 > a-2! b-1", "a-1 stays; a-2 others come first"},
 		{`["other","*"]`, "a-1 a-2", "a-1! a-2! b-1", "a-1 others come first; a-2 others come first"},
 		{`["*"]`, "a-1 a-2", "a-1! a-2! b-1", "a-1 others come first; a-2 others come first"},

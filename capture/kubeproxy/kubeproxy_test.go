@@ -2,6 +2,7 @@ package kubeproxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -215,6 +216,25 @@ func TestOldIptables(t *testing.T) {
 	must(t, err)
 	if !r.Stays() || r.Mode() != "iptables" || r.Text() != "chains KUBE-* of iptables-legacy" {
 		t.Errorf("found %+v", r)
+	}
+}
+
+// Where the links are not told nobody says that there is no ipvs.
+func TestIPVS(t *testing.T) {
+	testkit.NewNetwork(t)
+	for name, c := range map[string]struct {
+		links []net.Interface
+		err   error
+		ipvs  bool
+	}{
+		"none":     {links: []net.Interface{{Name: "lo"}}},
+		"ipvs":     {links: []net.Interface{{Name: "lo"}, {Name: Link}}, ipvs: true},
+		"not told": {err: syscall.ENOBUFS},
+	} {
+		r, err := look(func() ([]net.Interface, error) { return c.links, c.err })
+		if r.IPVS != c.ipvs || !errors.Is(err, c.err) {
+			t.Errorf("%s: found %+v, %v, want %t, %v", name, r, err, c.ipvs, c.err)
+		}
 	}
 }
 

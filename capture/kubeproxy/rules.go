@@ -99,7 +99,9 @@ func FamiliesText(list []string) string {
 
 // Look reads what is there. It asks for single things, and so costs the same whatever
 // there is, and whoever writes meanwhile.
-func Look() (r Rules, err error) {
+func Look() (Rules, error) { return look(net.Interfaces) }
+
+func look(links func() ([]net.Interface, error)) (r Rules, err error) {
 	conn := nft.Open()
 	defer conn.Close()
 	var errs []error
@@ -129,8 +131,11 @@ func Look() (r Rules, err error) {
 		}
 		errs = append(errs, old.Unread)
 	}
-	_, err = net.InterfaceByName(Link)
-	r.IPVS = err == nil
+	all, err := links()
+	if err != nil {
+		errs = append(errs, fmt.Errorf("is there a link %s: %w", Link, err))
+	}
+	r.IPVS = slices.ContainsFunc(all, func(l net.Interface) bool { return l.Name == Link })
 	return r, errors.Join(errs...)
 }
 

@@ -1,7 +1,7 @@
 package report
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/gridmesh/gridmesh/topology"
@@ -13,6 +13,8 @@ import (
 type ProblemIndex struct {
 	view    *topology.View
 	bad     map[topology.ObjectKey][]topology.Problem
+	first   []topology.Problem         // of bad, as they are listed; nil: it changed
+	more    int                        // of bad, that are not
 	asks    map[topology.ObjectKey]int // notices of each Service that has any
 	notices int                        // of all
 }
@@ -32,31 +34,48 @@ func (p *ProblemIndex) next(v *topology.View, cat *render.Catalog, others []topo
 		p.take(key, v)
 	}
 	p.view = v
-	list = slices.Concat(v.Problems, cat.Problems, others)
-	keys := make([]topology.ObjectKey, 0, len(p.bad))
-	for key := range p.bad {
-		keys = append(keys, key)
+	if p.first == nil {
+		p.first, p.more = listed(p.byKey()...)
 	}
-	slices.SortFunc(keys, topology.ObjectKey.Compare)
-	for _, key := range keys {
-		list = append(list, p.bad[key]...)
+	list, more = listed(v.Problems, cat.Problems, others, p.first)
+	return list, more + p.more
+}
+
+// byKey are the problems of each Service that has any.
+func (p *ProblemIndex) byKey() (lists [][]topology.Problem) {
+	for _, key := range slices.SortedFunc(maps.Keys(p.bad), topology.ObjectKey.Compare) {
+		lists = append(lists, p.bad[key])
 	}
-	// What is lost comes first, for the rest may be cut.
-	slices.SortStableFunc(list, func(a, b topology.Problem) int {
-		return cmp.Compare(min(b.Loss, 1), min(a.Loss, 1))
-	})
-	if len(list) > maxListed {
-		list, more = list[:maxListed], len(list)-maxListed
+	return lists
+}
+
+// listed are the first problems of several lists, those of what is lost before all others, for the rest is cut.
+func listed(lists ...[]topology.Problem) (list []topology.Problem, more int) {
+	for _, lost := range []bool{true, false} {
+		for _, problems := range lists {
+			for _, p := range problems {
+				switch {
+				case p.Loss != topology.LostNothing != lost:
+				case len(list) < maxListed:
+					list = append(list, p)
+				default:
+					more++
+				}
+			}
+		}
 	}
 	return list, more
 }
 
 // take takes what a view says of one Service.
 func (p *ProblemIndex) take(key topology.ObjectKey, v *topology.View) {
+	sv, ok := v.Services.Get(key)
+	if was := p.bad[key]; ok && !slices.Equal(was, sv.Problems) || !ok && len(was) > 0 {
+		p.first = nil
+	}
 	p.notices -= p.asks[key]
 	delete(p.bad, key)
 	delete(p.asks, key)
-	sv, ok := v.Services.Get(key)
 	if !ok {
 		return
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"testing"
 
 	"github.com/gridmesh/gridmesh/node/nodetest"
@@ -38,7 +39,7 @@ func TestProblemsFollowTheViews(t *testing.T) {
 		}
 	}
 	// Nothing changed: what the index holds is not looked at again.
-	index.bad[topology.ObjectKey{Namespace: "default", Name: "s00"}] = []topology.Problem{problem("marker")}
+	index.bad[topology.ObjectKey{Namespace: "default", Name: "s00"}], index.first = []topology.Problem{problem("marker")}, nil
 	if list, _ := index.next(viewer.See(o.Snapshot()), cat, nil); list[0] != problem("marker") {
 		t.Errorf("a view that is the same was walked: %v", list[0])
 	}
@@ -61,6 +62,24 @@ func TestUDPWithoutKeysIsANotice(t *testing.T) {
 	}
 }
 
+// What is lost comes before all else, whosoever it is, and each in the order of the lists.
+func TestWhatIsLostIsListedFirst(t *testing.T) {
+	lost := func(text string) topology.Problem { return topology.Problem{Text: text, Loss: topology.LostAll} }
+	index := ProblemIndex{bad: map[topology.ObjectKey][]topology.Problem{{Name: "b"}: {lost("b1"), {Text: "b2"}}, {Name: "a"}: {{Text: "a1"}, {Text: "a2", Loss: topology.LostNewer}}}}
+	view := &topology.View{Problems: []topology.Problem{{Text: "v"}}}
+	index.view = view
+	for range 2 {
+		list, more := index.next(view, &render.Catalog{}, []topology.Problem{lost("o")})
+		text := ""
+		for _, p := range list {
+			text += p.Text + " "
+		}
+		if text != "o a2 b1 v a1 b2 " || more != 0 {
+			t.Errorf("%s, and %d more", text, more)
+		}
+	}
+}
+
 func TestListedProblemsAreBounded(t *testing.T) {
 	o, index := nodetest.NewObjects(), ProblemIndex{}
 	for i := range maxListed + 3 {
@@ -69,5 +88,57 @@ func TestListedProblemsAreBounded(t *testing.T) {
 	list, more := index.next(topology.See(o.Snapshot(), "a-1", topology.Options{}), &render.Catalog{}, nil)
 	if len(list) != maxListed || more != 3 {
 		t.Errorf("%d listed and %d more, want %d and 3", len(list), more, maxListed)
+	}
+}
+
+// crowded is an index of Services of which so many have a problem, and what tells of a change of another one that has none.
+func crowded(t testing.TB, bad int) (next func()) {
+	t.Helper()
+	o, viewer, index, changes := nodetest.NewObjects(), topology.NewViewer("a-1", topology.Options{}), &ProblemIndex{}, 0
+	for i := range bad {
+		malformed(o, fmt.Sprint("s", i), true)
+	}
+	var views []*topology.View
+	for i := range 2 {
+		o.Builder().SetService(&topology.Service{Key: topology.ObjectKey{Namespace: "default", Name: "another"}, Created: int64(i)})
+		views = append(views, viewer.See(o.Snapshot()))
+	}
+	return func() {
+		var r Report
+		changes++
+		if index.Fill(&r, views[changes%2], &render.Catalog{}, nil); len(r.Problems)+r.More != bad {
+			t.Fatalf("%d problems and %d more, want %d", len(r.Problems), r.More, bad)
+		}
+	}
+}
+
+// A change of one costs as much however many others are wrong; with ten thousand it once had all of them sorted.
+func TestWhoIsWrongCostsNobodyElse(t *testing.T) {
+	bytes := map[int]uint64{}
+	for _, bad := range []int{100, 10_000} {
+		next := crowded(t, bad)
+		next()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range 10 {
+			next()
+		}
+		runtime.ReadMemStats(&after)
+		bytes[bad] = after.TotalAlloc - before.TotalAlloc
+	}
+	if bytes[10_000] > 5*bytes[100] {
+		t.Errorf("bytes for ten changes, by how many are wrong: %v", bytes)
+	}
+}
+
+func BenchmarkFill(b *testing.B) {
+	for _, bad := range []int{100, 10_000} {
+		b.Run(fmt.Sprintf("bad=%d", bad), func(b *testing.B) {
+			next := crowded(b, bad)
+			next()
+			for b.Loop() {
+				next()
+			}
+		})
 	}
 }
