@@ -280,7 +280,7 @@ func alive(t *testing.T, conn net.Conn) {
 const followsWithin = 5 * time.Second
 
 // A UDP flow that goes on from one port follows its Service: it leaves an endpoint
-// that is gone, and finds the first one.
+// that is gone, also where there is no other, and finds the first one.
 func TestKernelUDPFollows(t *testing.T) {
 	t.Parallel()
 	l := newKernelLab(t, kernelConfig())
@@ -324,5 +324,17 @@ func TestKernelUDPFollows(t *testing.T) {
 		dns.Tiers = append(tiers(to.Addr.Is6(), "far"), dns.Tiers...)
 		l.put(t, dns)
 		expect("another is nearer, and its own serves", "b")
+		dns.Tiers = nil
+		l.put(t, dns)
+		begin, got := time.Now(), "b"
+		for got == "b" && time.Since(begin) < followsWithin {
+			got, _, _ = strings.Cut(ask(conn, 300*time.Millisecond), " ")
+		}
+		if t.Logf("%s: %s after %s where there is none any more", name, got, time.Since(begin)); got == "b" {
+			t.Errorf("%s: who may serve no more still answers after %s", name, followsWithin)
+		}
+		dns.Tiers = tiers(to.Addr.Is6(), "far")
+		l.put(t, dns)
+		follows("far")
 	}
 }

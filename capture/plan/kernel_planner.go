@@ -187,8 +187,13 @@ func (p *KernelPlanner) ServingUDP() UDPServing {
 	return all
 }
 
-// all are those that serve a frontend of UDP, in any way.
-func (h *held) all() []netip.AddrPort { return slices.Concat(h.slots, h.nears, h.serving) }
+// all are those that serve a frontend of UDP, in any way, or Nobody.
+func (h *held) all() []netip.AddrPort {
+	if list := slices.Concat(h.slots, h.nears, h.serving); len(list) > 0 {
+		return list
+	}
+	return []netip.AddrPort{Nobody}
+}
 
 // hold plans a frontend. Endpoints keep their slots, so that few elements change.
 func (p *KernelPlanner) hold(f topology.Frontend, want *KernelFrontend, was *held) *held {

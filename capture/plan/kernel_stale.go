@@ -19,8 +19,14 @@ type UDPServing map[netip.AddrPort][]netip.AddrPort
 // frontend only flows that are not translated are stale.
 var Anybody netip.AddrPort
 
-// Stale reports whether conntrack is to forget a flow: it is to a frontend that has
-// endpoints, and to none of them, as kube-proxy has it (KEP-2438). A flow outlives a
+// Nobody alone in the place of those that serve is that a frontend is there, and has none: who
+// answered before is dead, another Service's, or out of this node's reach. What is no frontend
+// any more has an empty list, and its flows go on.
+var Nobody = netip.AddrPortFrom(netip.Addr{}, 1)
+
+// Stale reports whether conntrack is to forget a flow: it is to a frontend, and to none of
+// its endpoints, as kube-proxy has it (KEP-2438), which asks for those of all the cluster
+// where this asks for those that a closed Service's node may use. A flow outlives a
 // change of tiers or of policy while its endpoint serves.
 func (s UDPServing) Stale(flow UDPFlow) bool {
 	serving := s[flow.Dialled]

