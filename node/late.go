@@ -160,8 +160,8 @@ func (l *loop) useLate() {
 	l.capture.RememberIPs(capture.IPs{Said: l.restored.NodeIPs, Homes: l.restored.Homes})
 	l.restoreUsed()
 	l.takePolicies()
-	if l.live && len(l.cidrs.wrong) > 0 {
-		l.apply(l.judge(l.raw)) // for it is known by now what was guarded
+	if len(l.cidrs.wrong) > 0 || l.cidrs.ips.Any() { // for it is known by now what was guarded
+		l.rejudgeRanges()
 	}
 	switch holds := l.holdLate(); {
 	case holds:

@@ -1,9 +1,10 @@
 // Package guard finds what is in guarded ranges that is no Service's: whoever dials
 // it from this node is refused.
 //
-//	check.go      mistakes in the ranges: this host's own networks, its pods, and what it routes elsewhere
-//	services.go   ranges of flags in which no Service is
-//	endpoints.go  pods of any node, as snapshots go by
+//	check.go       mistakes in the ranges: this host's own networks, its pods, and what it routes elsewhere
+//	services.go    ranges of flags in which no Service is
+//	endpoints.go   pods of any node, as snapshots go by
+//	clusterips.go  the other way round: ClusterIPs that are somebody's already
 //
 // It does no I/O.
 package guard
