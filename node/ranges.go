@@ -46,7 +46,8 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 		}
 	}
 	c.begun = c.begun || l.restored != nil || l.unread.state == nil // else it may come yet
-	pods, servers := slices.Concat(l.pods, l.writtenPods()), l.servers(snap)
+	l.noteServers()
+	pods, servers := slices.Concat(l.pods, l.writtenPods()), servers(l.servers, snap)
 	own, before := slices.Concat(pods, loopback), c.base
 	if !c.known {
 		before = slices.DeleteFunc(slices.Clone(before), func(p netip.Prefix) bool { return slices.ContainsFunc(own, p.Overlaps) })
@@ -68,32 +69,6 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	out.Services = believed.Services
 	c.made = &out
 	return c.made
-}
-
-// servers are from where the API server answers. Its ClusterIP is none: that is guarded as any.
-func (l *loop) servers(snap *topology.Snapshot) (list []netip.Prefix) {
-	if l.parts.Cluster == nil {
-		return nil
-	}
-	api, _ := snap.Services.Get(topology.ObjectKey{Namespace: "default", Name: "kubernetes"})
-	return alone(slices.DeleteFunc(slices.Clone(l.parts.Cluster.Servers()), func(ip netip.Addr) bool {
-		return api != nil && api.Service != nil && slices.Contains(api.Service.ClusterIPs, ip)
-	}))
-}
-
-// addresses are those by which this node is known.
-func (l *loop) addresses() []netip.Prefix {
-	said, _ := l.nodeIPs.Get()
-	ips := l.capture.IPs()
-	return alone(slices.Concat(said, ips.Said, ips.Homes))
-}
-
-// alone are the ranges of one address each.
-func alone(ips []netip.Addr) (list []netip.Prefix) {
-	for _, ip := range ips {
-		list = append(list, netip.PrefixFrom(ip, ip.BitLen()))
-	}
-	return list
 }
 
 // rejudgeRanges acts where something that ranges and ClusterIPs are judged by is another.
