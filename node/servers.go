@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -42,6 +43,9 @@ func servers(answered []netip.Addr, snap *topology.Snapshot) []netip.Prefix {
 	}
 	return alone(slices.DeleteFunc(list, func(ip netip.Addr) bool { return slices.Contains(api.Service.ClusterIPs, ip) }))
 }
+
+// serversOf are those that a run before knew.
+func serversOf(st *source.State) []netip.Prefix { return servers(st.Servers, st.Snapshot) }
 
 // addresses are those by which this node is known.
 func (l *loop) addresses() []netip.Prefix {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -93,6 +94,47 @@ func TestServersBehindAProxy(t *testing.T) {
 			guarded(t, r, overA...)
 		})
 	}
+}
+
+// A flag over the API server that a run before heard is refused beside its rules, and after a boot what was guarded is:
+// by its name nobody can say where it is before the guard. One that was in force stays so.
+func TestAFlagOverTheAPIServer(t *testing.T) {
+	over := prefixes("10.1.0.0/16")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{Pods: prefixes("10.244.1.0/24"), At: []netip.Addr{serverA}}
+		servedBefore(t, r)
+		r.cfg.ServiceCIDRs = over
+		if err := r.start(t); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "--service-cidr 10.1.0.0/16 has 10.1.0.5 in it, where the API server is; give --service-cidr") {
+			t.Errorf("beside the rules: %v", err)
+		}
+		guarded(t, r, serviceRange)
+		for range 2 {
+			r.boots()
+			r.mustStart(t)
+			after(time.Minute)
+			guarded(t, r, serviceRange)
+			r.wantServed(t, "after a boot", webFrontend)
+			if got := r.agent.status().Findings; len(got) != 1 || !strings.HasPrefix(got[0].Text, "--service-cidr 10.1.0.0/16 is not in force") {
+				t.Errorf("found %v", got)
+			}
+			r.stop()
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.ServiceCIDRs, r.api = over, &nodetest.API{Pods: prefixes("10.244.1.0/24"), At: []netip.Addr{serverA}}
+		o := webOnly()
+		o.Builder().SetServiceCIDRs(overA)
+		for _, begin := range []func(){func() {}, r.again, r.boots} {
+			begin()
+			r.mustStart(t)
+			r.publish(o)
+			after(time.Minute)
+			guarded(t, r, overA...)
+			r.stop()
+		}
+	})
 }
 
 // No more are kept than a few, the newest of them.

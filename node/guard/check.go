@@ -90,7 +90,7 @@ func New(ranges, before []netip.Prefix) (list []netip.Prefix) {
 
 // Refused is told of ranges of flags that are not in force, for those of a run before are.
 func Refused(ranges, before []netip.Prefix) capture.Finding {
-	return refused("--service-cidr", "networks or pods", "no range of the flag is, as before", CureFlag, ranges, before)
+	return refused("--service-cidr", "networks, pods or API server", "no range of the flag is, as before", CureFlag, ranges, before)
 }
 
 // RefusedObject is told of ranges of a source that are not in force, for those of before are.
