@@ -70,9 +70,10 @@ type wrongRanges struct {
 }
 
 // keepRanges decides by the last good state over ranges of the flags that would cut off a node that has booted, or
-// its pods, or have the API server in them and had not: as beside the rules of a run before those are refused that it did not guard, all of the flags stay as they
-// were, and it is told. Where a state is not read yet, or does not say how they were, the flags count, and are not noted
-// as what was. Where there turns out to be none, as with a damaged one, this is a first start, which they refuse.
+// its pods, or have the API server in them and had not: as beside the rules of a run before those are refused that it
+// did not guard, all of the flags stay as they were, and it is told. Where a state is not read yet, or does not say how
+// they were, the flags count, and are not noted as what was. Where there turns out to be none, as with a damaged one,
+// this is a first start, which they refuse.
 func (a *Agent) keepRanges(ctx context.Context, st *source.State, read bool, pods []netip.Prefix) error {
 	over := guard.Within(a.ranges, pods)
 	if st != nil && st.Ranges != nil {
