@@ -91,7 +91,7 @@ type Options struct {
 	Agent      string // the User-Agent
 	Rate       Rate
 	Control    Control
-	// Check refuses an address of the API server, where it is no name; nil for none.
+	// Check refuses an address of the API server: at once where it is no name, else whenever it leads there. nil for none.
 	Check func(netip.Addr) error
 
 	moveWithin time.Duration // how soon watches end where another address is given; 0: movedWithin
@@ -157,14 +157,27 @@ func (o *Options) load() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Control != nil {
+	if o.Control != nil || o.Check != nil {
 		// But for that as client-go's own.
-		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: o.Control}).DialContext
+		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: o.control}).DialContext
 	}
 	if ip, ok := hostIP(cfg.Host); ok && o.Check != nil {
 		return cfg, o.Check(ip)
 	}
 	return cfg, nil
+}
+
+// control refuses what Check does, for a name leads to another address each time, and sets up the rest.
+func (o *Options) control(network, address string, conn syscall.RawConn) error {
+	if to, err := netip.ParseAddrPort(address); err == nil && o.Check != nil {
+		if err := o.Check(to.Addr().Unmap().WithZone("")); err != nil {
+			return err
+		}
+	}
+	if o.Control == nil {
+		return nil
+	}
+	return o.Control(network, address, conn)
 }
 
 // inCluster is how messages name those credentials.

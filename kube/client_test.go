@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,6 +64,43 @@ func TestWhoseAddressIsChecked(t *testing.T) {
 		if c == nil || checked != want || errors.Is(err, no) != (want != "") {
 			t.Errorf("%s: checked %q, %v, want %q", server, checked, err, want)
 		}
+	}
+}
+
+// Where a name leads is checked, too, before anybody is asked there: each time, for it may lead elsewhere.
+func TestWhereANameLeadsIsChecked(t *testing.T) {
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = w.Write([]byte("{}"))
+	}))
+	t.Cleanup(server.Close)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	config := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: "http://localhost:%s"}}]}`, port)
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	no := errors.New("not there")
+	var right atomic.Bool
+	c, err := kube.Late(kube.Options{Kubeconfig: path, Agent: "test", Rate: kube.NodeRate(), Check: func(ip netip.Addr) error {
+		if ip.IsLoopback() && !right.Load() {
+			return no
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatalf("a name alone says nothing: %v", err)
+	}
+	if err := c.Answers(t.Context()); !errors.Is(err, no) || asked.Load() > 0 {
+		t.Errorf("asked %d times: %v", asked.Load(), err)
+	}
+	right.Store(true)
+	if err := c.Answers(t.Context()); err != nil || asked.Load() != 1 {
+		t.Errorf("asked %d times once it may be there: %v", asked.Load(), err)
 	}
 }
 

@@ -70,11 +70,15 @@ type wrongRanges struct {
 }
 
 // keepRanges decides by the last good state over ranges of the flags that would cut off a node that has booted, or
-// its pods: as beside the rules of a run before those are refused that it did not guard, all of the flags stay as they
-// were, and it is told. Where a state is not read yet, or does not say how they were, the flags count, and are not noted
-// as what was. Where there turns out to be none, as with a damaged one, this is a first start, which they refuse.
+// its pods, or have the API server in them and had not: as beside the rules of a run before those are refused that it
+// did not guard, all of the flags stay as they were, and it is told. Where a state is not read yet, or does not say how
+// they were, the flags count, and are not noted as what was. Where there turns out to be none, as with a damaged one,
+// this is a first start, which they refuse.
 func (a *Agent) keepRanges(ctx context.Context, st *source.State, read bool, pods []netip.Prefix) error {
 	over := guard.Within(a.ranges, pods)
+	if st != nil && st.Ranges != nil {
+		over = guard.Merge(over, guard.New(guard.Within(a.ranges, serversOf(st)), slices.Concat(*st.Ranges, st.Snapshot.ServiceCIDRs)))
+	}
 	if len(a.undecided.ranges) == 0 && len(over) == 0 {
 		return nil
 	}
@@ -130,6 +134,24 @@ func (a *Agent) refusePods(ctx context.Context, pods []netip.Prefix) error {
 		if i := slices.IndexFunc(a.ranges, p.Overlaps); i >= 0 {
 			return a.unfit(ctx, fmt.Errorf("--service-cidr %s overlaps %s, the pods of this node; %s", a.ranges[i], p, guard.CureFlag))
 		}
+	}
+	return nil
+}
+
+// refuseServers keeps an agent from starting with the API server in a new range of the flag, where it is known from a
+// run before, whose rules go on: who gives it by name cannot be told so before.
+func (a *Agent) refuseServers(ctx context.Context, st *source.State) error {
+	if st == nil {
+		return nil
+	}
+	earlier, err := a.parts.Capture.Earlier()
+	if err != nil || !earlier.Rules {
+		return err
+	}
+	known := serversOf(st)
+	for _, p := range guard.New(guard.Within(a.ranges, known), earlier.Guard) {
+		i := slices.IndexFunc(known, p.Overlaps)
+		return a.unfit(ctx, fmt.Errorf("--service-cidr %s has %s in it, where the API server is; %s", p, known[i].Addr(), guard.CureFlag))
 	}
 	return nil
 }

@@ -103,7 +103,8 @@ func TestTheGuardIsJudgedAgainWithTheCluster(t *testing.T) {
 }
 
 // A range of the source in which this node's pods are, or its loopback, is not guarded: what was is, in its place,
-// and all is as it says when it is corrected. What is guarded already, when pods come into it, stays so.
+// and all is as it says when it is corrected. What is guarded already, when pods come into it, stays so. Nor are new
+// Services guarded one by one that have their ClusterIPs of it, or one that is the API server's address.
 func TestARangeOfTheSourceThatCutsOffPods(t *testing.T) {
 	for _, wrong := range []string{"10.0.0.0/8", "10.244.0.0/16", "0.0.0.0/0", "127.0.0.0/16", "::/0", "10.200.0.0/24", "fd00:200::/64"} {
 		for name, begin := range map[string]func(t *testing.T, r *rig){
@@ -118,11 +119,16 @@ func TestARangeOfTheSourceThatCutsOffPods(t *testing.T) {
 					r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{
 						Pods: prefixes("10.244.1.0/24"), At: []netip.Addr{netip.MustParseAddr("10.200.0.1"), netip.MustParseAddr("fd00:200::1")},
 					}
-					want := prefixes("10.96.0.0/16", "10.97.0.0/16")
-					if begin(t, r); name == "nothing was before it" {
+					want, served := prefixes("10.96.0.0/16", "10.97.0.0/16"), []string{webFrontend}
+					begin(t, r)
+					switch holds := netip.MustParsePrefix(wrong).Contains(netip.MustParseAddr("10.96.0.10")); {
+					case name == "nothing was before it" && holds:
+						want, served = prefixes("10.97.0.0/16"), nil
+					case name == "nothing was before it":
 						want = prefixes("10.96.0.10/32", "10.97.0.0/16")
 					}
 					o := webOnly()
+					o.Closed("tenant/mine", "10.200.0.1", map[string]string{"a-2": "10.244.2.9"})
 					o.Builder().SetServiceCIDRs(prefixes(wrong, "10.97.0.0/16"))
 					if r.source.Publish(o.Snapshot()); name != "while it runs" {
 						r.mustStart(t)
@@ -135,7 +141,7 @@ func TestARangeOfTheSourceThatCutsOffPods(t *testing.T) {
 						}
 					}
 					guarded("wrong")
-					r.wantServed(t, "wrong", webFrontend)
+					r.wantServed(t, "wrong", served...)
 					got := r.agent.status().Findings
 					if !slices.ContainsFunc(got, func(f capture.Finding) bool { return strings.Contains(f.Text, "ServiceCIDR "+wrong+" is not in force") }) {
 						t.Errorf("found %v", got)

@@ -158,10 +158,11 @@ func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 func (l *loop) useLate() {
 	l.log.Info("the disk gave the last good state", obs.KeyServices, l.restored.Snapshot.Services.Len())
 	l.capture.RememberIPs(capture.IPs{Said: l.restored.NodeIPs, Homes: l.restored.Homes})
+	l.servers = newestServers(l.restored.Servers, l.servers)
 	l.restoreUsed()
 	l.takePolicies()
-	if l.live && len(l.cidrs.wrong) > 0 {
-		l.apply(l.judge(l.raw)) // for it is known by now what was guarded
+	if len(l.cidrs.wrong) > 0 || l.cidrs.ips.Any() { // for it is known by now what was guarded
+		l.rejudgeRanges()
 	}
 	switch holds := l.holdLate(); {
 	case holds:

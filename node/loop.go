@@ -30,6 +30,7 @@ type loop struct {
 	unread    unread         // what the disk has not given yet
 	pods      []netip.Prefix // this node's pod CIDRs
 	ips       capture.IPs    // by which it is known
+	servers   []netip.Addr   // from where the API server answered, runs before too
 	viewer    *topology.Viewer
 	catalogs  *render.Cataloger
 	problems  report.ProblemIndex
@@ -94,6 +95,9 @@ func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
 		used:     preload.NewUsed(), balancers: newBalancers(a.cfg),
 	}
 	l.damped = damper{first: policiesFirst, most: policiesMost, calm: policiesCalm}
+	if st != nil {
+		l.servers = st.Servers
+	}
 	l.lookAnew()
 	l.takePolicies()
 	return l

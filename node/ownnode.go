@@ -125,6 +125,7 @@ func (a *Agent) followOwnNode(ctx context.Context) error {
 func (l *loop) setIPs() {
 	if list, ok := l.nodeIPs.Get(); ok {
 		l.capture.SayIPs(list)
+		l.rejudgeRanges()
 		l.repair()
 	}
 }
@@ -209,15 +210,12 @@ func (l *loop) setPods() {
 		l.publish()
 		return
 	}
-	was := l.pods
 	if l.pods = list; l.view != nil && !l.unwritten {
 		l.updated = time.Now()
 	}
 	base := l.cidrs.base
 	l.cidrs.known = len(list) > 0 && (l.cidrs.known || len(guard.Within(base, list)) == 0)
-	if l.live && len(guard.Within(slices.Concat(l.raw.ServiceCIDRs, base), slices.Concat(was, list))) > 0 {
-		l.apply(l.judge(l.raw)) // for its ranges are judged by them
-	}
+	l.rejudgeRanges()
 	l.tune()
 	l.log.Info("pod CIDRs are known", obs.KeyCIDRs, list, obs.KeyPods, l.capture.Pods())
 	l.changed()

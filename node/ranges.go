@@ -19,6 +19,7 @@ type cidrs struct {
 	known bool               // they were, and it was known which pods there are
 	wrong []netip.Prefix     // not guarded, for they hold this node's own
 	stay  []netip.Prefix     // guarded in their place, of those believed before
+	ips   guard.ClusterIPs   // that would be guarded one by one
 	made  *topology.Snapshot // with what is guarded in place of what it said; nil for none
 }
 
@@ -32,44 +33,49 @@ func (c *cidrs) finding() (list []capture.Finding) {
 // believeRanges has no range of a source guarded in which this node's own pods are, its loopback or the API server,
 // unless it was before: as a flag it would keep an agent from starting, and nobody without an API server hears the
 // cure. What was guarded stays so then, for it is not known what was meant. As long as it is not known which pods
-// there are, nothing that may hold them counts as what was.
+// there are, nothing that may hold them counts as what was. So it is with ClusterIPs in no guarded range.
 func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	c := &l.cidrs
 	if snap == c.made {
 		return snap
 	}
-	if !c.begun && l.restored != nil && !c.known { // what was believed without knowing the pods counts for less
-		c.base, c.known = l.restored.Snapshot.ServiceCIDRs, len(l.restored.PodCIDRs) > 0
+	if !c.begun && l.restored != nil {
+		c.ips.Before(l.restored.Snapshot, len(l.restored.PodCIDRs) > 0)
+		if !c.known { // what was believed without knowing the pods counts for less
+			c.base, c.known = l.restored.Snapshot.ServiceCIDRs, len(l.restored.PodCIDRs) > 0
+		}
 	}
 	c.begun = c.begun || l.restored != nil || l.unread.state == nil // else it may come yet
-	pods := slices.Concat(l.pods, l.writtenPods())
+	l.noteServers()
+	pods, servers := slices.Concat(l.pods, l.writtenPods()), servers(l.servers, snap)
 	own, before := slices.Concat(pods, loopback), c.base
 	if !c.known {
 		before = slices.DeleteFunc(slices.Clone(before), func(p netip.Prefix) bool { return slices.ContainsFunc(own, p.Overlaps) })
 	}
-	c.wrong = guard.New(guard.Within(snap.ServiceCIDRs, slices.Concat(own, l.servers(snap))), slices.Concat(l.ranges, before))
-	if c.made, c.stay = nil, before; len(c.wrong) == 0 {
+	c.wrong = guard.New(guard.Within(snap.ServiceCIDRs, slices.Concat(own, servers)), slices.Concat(l.ranges, before))
+	out := *snap
+	if c.stay = before; len(c.wrong) == 0 {
 		c.base, c.known = snap.ServiceCIDRs, len(pods) > 0
+	} else {
+		out.ServiceCIDRs = guard.Merge(before, slices.DeleteFunc(slices.Clone(snap.ServiceCIDRs), func(p netip.Prefix) bool { return slices.Contains(c.wrong, p) }))
+	}
+	believed := c.ips.Next(snap, guard.Own{
+		Node: slices.Concat(loopback, l.addresses()), Pods: pods, Servers: servers,
+		Refused: c.wrong, Guarded: guard.Merge(l.ranges, out.ServiceCIDRs),
+	})
+	if c.made = nil; len(c.wrong) == 0 && believed == snap {
 		return snap
 	}
-	out := *snap
-	out.ServiceCIDRs = guard.Merge(before, slices.DeleteFunc(slices.Clone(snap.ServiceCIDRs), func(p netip.Prefix) bool { return slices.Contains(c.wrong, p) }))
+	out.Services = believed.Services
 	c.made = &out
 	return c.made
 }
 
-// servers are from where the API server answers. Its ClusterIP is none: that is guarded as any.
-func (l *loop) servers(snap *topology.Snapshot) (list []netip.Prefix) {
-	if l.parts.Cluster == nil {
-		return nil
+// rejudgeRanges acts where something that ranges and ClusterIPs are judged by is another.
+func (l *loop) rejudgeRanges() {
+	if l.live {
+		l.apply(l.judge(l.raw))
 	}
-	api, _ := snap.Services.Get(topology.ObjectKey{Namespace: "default", Name: "kubernetes"})
-	for _, ip := range l.parts.Cluster.Servers() {
-		if api == nil || api.Service == nil || !slices.Contains(api.Service.ClusterIPs, ip) {
-			list = append(list, netip.PrefixFrom(ip, ip.BitLen()))
-		}
-	}
-	return list
 }
 
 // writtenPods are this node's by the manifests that the newest snapshot is of: they come to the loop later.

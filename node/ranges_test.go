@@ -83,7 +83,7 @@ func TestARefusedRangeStaysRefusedAfterABoot(t *testing.T) {
 					r.publish(webOnly())
 					guarded(t, r, serviceRange)
 					after(2 * inspectEvery)
-					const want = "--service-cidr 10.200.0.0/16 is not in force: this node's own networks or pods are in it, and it would be cut off; 10.96.0.0/16, which was before, is; give --service-cidr"
+					const want = "--service-cidr 10.200.0.0/16 is not in force: this node's own networks, pods or API server are in it, and it would be cut off; 10.96.0.0/16, which was before, is; give --service-cidr"
 					if got := r.agent.status().Findings; len(got) != 1 || !strings.HasPrefix(got[0].Text, want) || r.log.Count(want) != 1 || r.log.Count("is refused") != 0 {
 						t.Errorf("found %v: %s", got, r.log.String())
 					}

@@ -62,6 +62,9 @@ func (l *loop) repair() {
 	}
 	l.setPods()
 	l.noteIPs()
+	if l.noteServers() {
+		l.changed()
+	}
 	switch {
 	case l.failure != nil:
 		l.apply(l.snap)

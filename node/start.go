@@ -116,7 +116,7 @@ func (a *Agent) start(ctx context.Context) (*loop, error) {
 	if err := a.keepRanges(ctx, st, unread.state == nil, pods); err != nil {
 		return nil, err
 	}
-	if err := a.refusePods(ctx, pods); err != nil {
+	if err := errors.Join(a.refusePods(ctx, pods), a.refuseServers(ctx, st)); err != nil {
 		return nil, err
 	}
 	if err := a.comeBefore(); err != nil {

@@ -88,6 +88,7 @@ func (l *loop) save() {
 		Ranges:   l.noteRanges(),
 		NodeIPs:  ips.Said,
 		Homes:    ips.Homes,
+		Servers:  l.servers,
 	}
 	l.saver.Write(st)
 }

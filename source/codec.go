@@ -62,6 +62,8 @@ type Record struct {
 	// NodeIPs are those by which the own Node said that it is known, Homes those of its default routes (state file only).
 	NodeIPs *[]netip.Addr `cbor:"17,keyasint,omitempty"`
 	Homes   *[]netip.Addr `cbor:"18,keyasint,omitempty"`
+	// Servers are from where the API server answered (state file only).
+	Servers *[]netip.Addr `cbor:"19,keyasint,omitempty"`
 	// Dead are the nodes that count as voted dead from here on (socket only).
 	Dead *[]string `cbor:"15,keyasint,omitempty"`
 	// Sync ends a state: the records before it are one whole.

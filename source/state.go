@@ -26,6 +26,7 @@ type State struct {
 	// NodeIPs are those by which the own Node said that it is known, Homes those by which its
 	// default routes left, as capture.IPs has them.
 	NodeIPs, Homes []netip.Addr
+	Servers        []netip.Addr // from where the API server answered, the newest last
 }
 
 // StateFile is the name of the state file in an agent's --state-dir.
@@ -138,6 +139,8 @@ func DecodeState(data []byte) (*State, error) {
 			st.NodeIPs = *r.NodeIPs
 		case r.Homes != nil:
 			st.Homes = *r.Homes
+		case r.Servers != nil:
+			st.Servers = *r.Servers
 		case r.Of != nil:
 			st.Node = *r.Of
 		default:
@@ -190,6 +193,9 @@ func (st *State) records() (list []Record) {
 	}
 	if len(st.Homes) > 0 {
 		list = append(list, Record{Homes: &st.Homes})
+	}
+	if len(st.Servers) > 0 {
+		list = append(list, Record{Servers: &st.Servers})
 	}
 	if st.Node != "" {
 		list = append(list, Record{Of: &st.Node})

@@ -1,9 +1,10 @@
 // Package guard finds what is in guarded ranges that is no Service's: whoever dials
 // it from this node is refused.
 //
-//	check.go      mistakes in the ranges: this host's own networks, its pods, and what it routes elsewhere
-//	services.go   ranges of flags in which no Service is
-//	endpoints.go  pods of any node, as snapshots go by
+//	check.go       mistakes in the ranges: this host's own networks, its pods, and what it routes elsewhere
+//	services.go    ranges of flags in which no Service is
+//	endpoints.go   pods of any node, as snapshots go by
+//	clusterips.go  the other way round: ClusterIPs that are somebody's already
 //
 // It does no I/O.
 package guard
@@ -89,7 +90,7 @@ func New(ranges, before []netip.Prefix) (list []netip.Prefix) {
 
 // Refused is told of ranges of flags that are not in force, for those of a run before are.
 func Refused(ranges, before []netip.Prefix) capture.Finding {
-	return refused("--service-cidr", "networks or pods", "no range of the flag is, as before", CureFlag, ranges, before)
+	return refused("--service-cidr", "networks, pods or API server", "no range of the flag is, as before", CureFlag, ranges, before)
 }
 
 // RefusedObject is told of ranges of a source that are not in force, for those of before are.

@@ -19,6 +19,7 @@ import (
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // What changes on a node while its agent runs. Each waits for the agent to look
@@ -63,6 +64,7 @@ func guest(t *testing.T, name string) *edge.Node {
 type statusOfNode struct {
 	PodCIDRs []netip.Prefix
 	Findings []finding
+	Problems []topology.Problem
 }
 
 type finding struct{ Kind, Text string }

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,10 +12,12 @@ import (
 
 	"github.com/gridmesh/gridmesh/test/cluster/netlab"
 	"github.com/gridmesh/gridmesh/test/cluster/wait"
+	"github.com/gridmesh/gridmesh/topology"
 )
 
 // A ServiceCIDR in which the API server is, and no pod, is guarded by no node: each goes on to hear of changes,
-// one that is started again meanwhile too, and so of the object's end.
+// one that is started again meanwhile too, and so of the object's end. Nor is a tenant's Service that takes the
+// API server's address of it, in which Kubernetes sees nothing wrong.
 func TestAServiceCIDROverTheAPIServer(t *testing.T) {
 	const name = "over-the-api-server"
 	nodes := []string{"a-1", "b-1"}
@@ -23,7 +26,7 @@ func TestAServiceCIDROverTheAPIServer(t *testing.T) {
 	gone := false
 	leave := func() {
 		if !gone {
-			_, err := c.Kubectl("delete", "servicecidr/"+name)
+			_, err := c.Kubectl("delete", "--ignore-not-found", "service/"+name, "servicecidr/"+name)
 			must(t, err)
 			gone = true
 		}
@@ -39,6 +42,18 @@ func TestAServiceCIDROverTheAPIServer(t *testing.T) {
 		}
 		if has := slices.ContainsFunc(r.Findings, is); has != want {
 			return fmt.Errorf("the status of %s has the finding: %v, want %v: %v", node, has, want, r.Findings)
+		}
+		return nil
+	}
+	told := func(node string) error {
+		r, err := toldBy(c.Nodes[node].Node)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(r.Problems, func(p topology.Problem) bool {
+			return p.Object == "service default/"+name && strings.Contains(p.Text, "is an address of the API server")
+		}) {
+			return fmt.Errorf("the status of %s has no problem of the Service: %v", node, r.Problems)
 		}
 		return nil
 	}
@@ -58,11 +73,20 @@ func TestAServiceCIDROverTheAPIServer(t *testing.T) {
 		t.Logf("%s has the finding after %s", node, took)
 	}
 	heard("with the object")
+	// Kubernetes gives out addresses of the range once it has seen the object.
+	wait.Eventually(t, func() error {
+		return c.Apply(fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s}, spec: {clusterIP: %s, ports: [{port: %d}]}}", name, c.APIServer().Addr(), c.APIServer().Port()))
+	})
+	for _, node := range nodes {
+		took := wait.Eventually(t, func() error { return told(node) })
+		t.Logf("%s tells of the Service after %s", node, took)
+	}
+	heard("with the Service")
 	n := c.Nodes["a-1"]
 	n.Agent.Kill()
 	must(t, n.StartAgent())
 	must(t, n.WaitReady(patient(t)))
-	wait.Eventually(t, func() error { return found("a-1", true) })
+	wait.Eventually(t, func() error { return errors.Join(found("a-1", true), told("a-1")) })
 	heard("with a new agent")
 	leave()
 	for _, node := range nodes {

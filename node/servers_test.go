@@ -1,0 +1,158 @@
+package node
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gridmesh/gridmesh/capture"
+	"github.com/gridmesh/gridmesh/node/nodetest"
+)
+
+var (
+	serverA, serverB = netip.MustParseAddr("10.1.0.5"), netip.MustParseAddr("10.2.0.5")
+	overA            = prefixes("10.1.0.0/16", "10.96.0.0/16")
+)
+
+// refusesOverA reports an error where the range over A is in force, or that is not told.
+func refusesOverA(t *testing.T, r *rig, when string) {
+	t.Helper()
+	after(time.Minute)
+	if rules, _ := r.kernel.InForce(); !slices.Equal(rules.Guard, prefixes("10.96.0.0/16")) {
+		t.Errorf("%s: guarded are %v", when, rules.Guard)
+	}
+	if got := r.agent.status().Findings; !slices.ContainsFunc(got, func(f capture.Finding) bool { return strings.Contains(f.Text, "10.1.0.0/16 is not in force") }) {
+		t.Errorf("%s: found %v", when, got)
+	}
+}
+
+// An API server that answered the process before is one, also where it is away and another answers this one.
+func TestAServerThatAnsweredBefore(t *testing.T) {
+	for name, later := range map[string]bool{"with the first snapshot": false, "when nothing changes": true} {
+		for _, boot := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{Pods: prefixes("10.244.1.0/24"), At: []netip.Addr{serverA}}
+				o := webOnly()
+				if later {
+					r.api.At = []netip.Addr{serverB}
+				} else {
+					o.Builder().SetServiceCIDRs(overA)
+				}
+				r.mustStart(t)
+				r.publish(o)
+				if after(time.Minute); later {
+					r.api.Set(func(a *nodetest.API) { a.At = []netip.Addr{serverB, serverA} })
+					after(time.Minute)
+				} else {
+					refusesOverA(t, r, name)
+				}
+				o.Builder().SetServiceCIDRs(overA)
+				for range 2 { // and it is kept for the one after that
+					r.stop()
+					if r.again(); boot {
+						r.boots()
+					}
+					r.api.Set(func(a *nodetest.API) { a.At = []netip.Addr{serverB} })
+					r.source.Publish(o.Snapshot())
+					r.mustStart(t)
+					refusesOverA(t, r, name)
+				}
+				if got := r.saved(t).Servers; !slices.Equal(slices.SortedFunc(slices.Values(got), netip.Addr.Compare), []netip.Addr{serverA, serverB}) {
+					t.Errorf("%s: kept are %v", name, got)
+				}
+			})
+		}
+	}
+}
+
+// Behind a proxy on each node the endpoints of the API server's Service say where it is. Those of no other do.
+func TestServersBehindAProxy(t *testing.T) {
+	for _, name := range []string{"kubernetes", "mine"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{Pods: prefixes("10.244.1.0/24"), At: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
+			o := webOnly()
+			o.Builder().SetServiceCIDRs(overA)
+			o.Plain(name, "10.96.0.1", map[string]string{"": serverA.String()})
+			r.source.Publish(o.Snapshot())
+			r.mustStart(t)
+			if name == "kubernetes" {
+				refusesOverA(t, r, name)
+				return
+			}
+			after(time.Minute)
+			guarded(t, r, overA...)
+			// What is guarded stays so, whatever is written to those endpoints.
+			o.Plain("kubernetes", "10.96.0.2", map[string]string{"": serverA.String()})
+			r.publish(o)
+			after(time.Minute)
+			guarded(t, r, overA...)
+		})
+	}
+}
+
+// A flag over the API server that a run before heard is refused beside its rules, and after a boot what was guarded is:
+// by its name nobody can say where it is before the guard. One that was in force stays so.
+func TestAFlagOverTheAPIServer(t *testing.T) {
+	over := prefixes("10.1.0.0/16")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{Pods: prefixes("10.244.1.0/24"), At: []netip.Addr{serverA}}
+		servedBefore(t, r)
+		r.cfg.ServiceCIDRs = over
+		if err := r.start(t); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "--service-cidr 10.1.0.0/16 has 10.1.0.5 in it, where the API server is; give --service-cidr") {
+			t.Errorf("beside the rules: %v", err)
+		}
+		guarded(t, r, serviceRange)
+		for range 2 {
+			r.boots()
+			r.mustStart(t)
+			after(time.Minute)
+			guarded(t, r, serviceRange)
+			r.wantServed(t, "after a boot", webFrontend)
+			if got := r.agent.status().Findings; len(got) != 1 || !strings.HasPrefix(got[0].Text, "--service-cidr 10.1.0.0/16 is not in force") {
+				t.Errorf("found %v", got)
+			}
+			r.stop()
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.ServiceCIDRs, r.api = over, &nodetest.API{Pods: prefixes("10.244.1.0/24"), At: []netip.Addr{serverA}}
+		o := webOnly()
+		o.Builder().SetServiceCIDRs(overA)
+		for _, begin := range []func(){func() {}, r.again, r.boots} {
+			begin()
+			r.mustStart(t)
+			r.publish(o)
+			after(time.Minute)
+			guarded(t, r, overA...)
+			r.stop()
+		}
+	})
+}
+
+// No more are kept than a few, the newest of them.
+func TestServersThatAreKeptAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{}
+		r.mustStart(t)
+		r.publish(webOnly())
+		last := netip.MustParseAddr("192.0.2.1")
+		for range 100 {
+			last = last.Next()
+			r.api.Set(func(a *nodetest.API) { a.At = []netip.Addr{last} })
+			after(10 * time.Second)
+		}
+		after(time.Hour)
+		if got := r.saved(t).Servers; len(got) != mostServers || got[mostServers-1] != last {
+			t.Errorf("kept are %v", got)
+		}
+	})
+}
