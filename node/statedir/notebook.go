@@ -100,7 +100,10 @@ func (b Notebook) contact() (at time.Time, boot string) {
 	if err != nil {
 		return time.Time{}, ""
 	}
-	return info.ModTime(), strings.TrimSpace(string(data))
+	if boot = strings.TrimSpace(string(data)); strings.ContainsFunc(boot, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return time.Time{}, "" // whoever wrote that also made the file's time
+	}
+	return info.ModTime(), boot
 }
 
 // read reads a note. What is in its place and no note is set aside, for it would

@@ -97,6 +97,15 @@ func TestAnUnreadableRecordIsARecord(t *testing.T) {
 	}
 }
 
+// A contact that names no boot is none, whatever the time of its file.
+func TestADamagedContactIsNone(t *testing.T) {
+	b := Notebook{Dir: t.TempDir(), Boot: "this boot"}
+	must(t, os.WriteFile(filepath.Join(b.Dir, "contact"), []byte("3f2a\x00\x91-"), 0o600))
+	if noted, _ := b.Read(); !noted.Contact.IsZero() || noted.Boot != "" {
+		t.Errorf("read: %+v", noted)
+	}
+}
+
 // A note that a disk does not take leaves what is there, and says so.
 func TestANoteThatIsNotTaken(t *testing.T) {
 	b := Notebook{Dir: filepath.Join(t.TempDir(), "file")}
