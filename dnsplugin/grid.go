@@ -110,7 +110,7 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	zone := plugin.Zones(g.Zones).Matches(qname)
 	now := g.now.Load()
 	if zone == "" || now == nil || req.QClass() != dns.ClassINET {
-		return g.pass(ctx, w, r)
+		return g.pass(ctx, w, r, "")
 	}
 	m := &dns.Msg{}
 	result := g.fill(m, now.index, &req, zone)
@@ -133,8 +133,7 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 		}
 	}
 	if result == answer.Passed || result == answer.NXDomain && g.Fall.Through(qname) {
-		requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
-		return g.pass(ctx, w, r)
+		return g.pass(ctx, w, r, zone)
 	}
 	return g.reply(ctx, w, r, m, result, g.soa(zone, now))
 }

@@ -118,13 +118,17 @@ func (g *Grid) askNext(ctx context.Context, req *request.Request) (reply *dns.Ms
 
 // pass has the next plugin answer, within bounds of its own: else one client's
 // questions outside, for servers that are mute, take all that it asks at a time.
-func (g *Grid) pass(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (rcode int, err error) {
+// What is in a zone of this plugin is counted as passed.
+func (g *Grid) pass(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, zone string) (rcode int, err error) {
 	client := (&request.Request{W: w, Req: r}).IP()
 	if may, _ := g.passing.enter(client); !may {
 		requests.WithLabelValues(metrics.WithServer(ctx), "failed").Inc()
 		return dns.RcodeServerFailure, nil
 	}
 	defer g.passing.leave(client)
+	if zone != "" {
+		requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
+	}
 	return plugin.NextOrFailure(pluginName, g.Next, ctx, w, r)
 }
 
