@@ -31,6 +31,7 @@ type Grid struct {
 	viewer      *topology.Viewer // one owner: publish
 	nodeMissing bool             // this node is not in the data; same owner
 	pending     waiting          // questions that wait for the next plugin
+	passing     waiting          // others that are its alone
 	behind      waiting          // others that wait for newer data, with its reply at hand
 	known       known            // names that the next plugin alone has
 	now         atomic.Pointer[state]
@@ -109,7 +110,7 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 	zone := plugin.Zones(g.Zones).Matches(qname)
 	now := g.now.Load()
 	if zone == "" || now == nil || req.QClass() != dns.ClassINET {
-		return plugin.NextOrFailure(pluginName, g.Next, ctx, w, r)
+		return g.pass(ctx, w, r, "")
 	}
 	m := &dns.Msg{}
 	result := g.fill(m, now.index, &req, zone)
@@ -132,8 +133,7 @@ func (g *Grid) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (
 		}
 	}
 	if result == answer.Passed || result == answer.NXDomain && g.Fall.Through(qname) {
-		requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
-		return plugin.NextOrFailure(pluginName, g.Next, ctx, w, r)
+		return g.pass(ctx, w, r, zone)
 	}
 	return g.reply(ctx, w, r, m, result, g.soa(zone, now))
 }

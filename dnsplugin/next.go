@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/metrics"
 	"github.com/coredns/coredns/plugin/pkg/nonwriter"
 	"github.com/coredns/coredns/request"
 	"github.com/miekg/dns"
@@ -19,8 +21,8 @@ const (
 	// catchUpTimeout is how much later the data here may have a Service than the
 	// next plugin's.
 	catchUpTimeout = 500 * time.Millisecond
-	// maxPending bounds what waits for the next plugin, and what waits for newer
-	// data; maxClient is what of it is one client's, so that no pod takes the place
+	// maxPending bounds what waits for the next plugin, what is passed to it, and
+	// what waits for newer data; maxClient is what of it is one client's, so that no pod takes the place
 	// of all.
 	maxPending = 512
 	maxClient  = maxPending / 4
@@ -69,8 +71,9 @@ func (w *waiting) note(answer bool) {
 // name in a client's search list that nobody answers for would else end the
 // search: musl never takes a failure for an answer, and glibc waits for one.
 //
-// busy is that it was not asked, for too many wait already, and that it may well
-// have the name: nobody can say that it does not exist.
+// busy is that it was not asked, for too many wait already, here or there (forward
+// refuses above its max_concurrent, and writes nothing), and that it may well have
+// the name: nobody can say that it does not exist.
 func (g *Grid) askNext(ctx context.Context, req *request.Request) (reply *dns.Msg, busy bool) {
 	if g.Next == nil {
 		return nil, false
@@ -79,29 +82,54 @@ func (g *Grid) askNext(ctx context.Context, req *request.Request) (reply *dns.Ms
 	if may, silent := g.pending.enter(client); !may {
 		return nil, !silent
 	}
-	defer func() { g.pending.note(reply != nil) }()
-	done, copied := make(chan *dns.Msg, 1), req.Req.Copy()
+	defer func() {
+		if !busy {
+			g.pending.note(reply != nil)
+		}
+	}()
+	type said struct {
+		reply *dns.Msg
+		rcode int
+	}
+	done, copied := make(chan said, 1), req.Req.Copy()
 	go func() {
-		reply := nonwriter.New(req.W)
+		reply, rcode := nonwriter.New(req.W), dns.RcodeServerFailure
 		defer func() {
 			if fault := recover(); fault != nil { // the server recovers in its own goroutine alone
 				log.Errorf("a plugin behind grid failed: %v", fault)
 				reply.Msg = nil
 			}
 			g.pending.leave(client)
-			done <- reply.Msg
+			done <- said{reply.Msg, rcode}
 		}()
-		_, _ = g.Next.ServeDNS(ctx, reply, copied)
+		rcode, _ = g.Next.ServeDNS(ctx, reply, copied)
 	}()
 	select {
-	case m := <-done:
+	case next := <-done:
+		m := next.reply
 		if m == nil || m.Rcode == dns.RcodeServerFailure || m.Rcode == dns.RcodeRefused {
-			return nil, false
+			return nil, m == nil && next.rcode == dns.RcodeRefused
 		}
 		return m, false
 	case <-time.After(nextTimeout):
 		return nil, false
 	}
+}
+
+// pass has the next plugin answer, within bounds of its own: else one client's
+// questions outside, for servers that are mute, take all that it asks at a time.
+// What is in a zone of this plugin is counted as passed.
+func (g *Grid) pass(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, zone string) (rcode int, err error) {
+	client := (&request.Request{W: w, Req: r}).IP()
+	if may, _ := g.passing.enter(client); !may {
+		requests.WithLabelValues(metrics.WithServer(ctx), "failed").Inc()
+		return dns.RcodeServerFailure, nil
+	}
+	defer g.passing.leave(client)
+	if zone != "" {
+		requests.WithLabelValues(metrics.WithServer(ctx), "passed").Inc()
+	}
+	return plugin.NextOrFailure(pluginName, g.Next, ctx, w, r)
 }
 
 // catchUp is for a Service that the next plugin knows and the data here does

@@ -214,7 +214,8 @@ func (l *loop) setPods() {
 		l.updated = time.Now()
 	}
 	base := l.cidrs.base
-	l.cidrs.known = len(list) > 0 && (l.cidrs.known || len(guard.Within(base, list)) == 0)
+	// Where no range was believed yet, a state that comes late has those of before.
+	l.cidrs.known = len(list) > 0 && (l.cidrs.known || len(base) > 0 && len(guard.Within(base, list)) == 0)
 	l.rejudgeRanges()
 	l.tune()
 	l.log.Info("pod CIDRs are known", obs.KeyCIDRs, list, obs.KeyPods, l.capture.Pods())

@@ -1,7 +1,7 @@
 // Package live is the CoreDNS plugin "live": /livez over HTTP, which answers only
 // if the server does: each request is a question to every address of its server
-// block, over UDP as clients ask. A liveness probe that asks a process whether it
-// runs restarts none that serves nobody.
+// block, over UDP as clients ask, and over TCP where that is lost. A liveness probe
+// that asks a process whether it runs restarts none that serves nobody.
 package live
 
 import (
@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/coredns/caddy"
@@ -33,8 +34,12 @@ const pluginName = "live"
 // (CacheBypassZones).
 const label = "live--gridmesh."
 
-// askTimeout is how long an address may take to answer.
-const askTimeout = 2 * time.Second
+const (
+	// askTimeout is how long an address may take to answer over UDP, and then over
+	// TCP: together less than the probe of deploy/ waits.
+	askTimeout = 2 * time.Second
+	udpTries   = 4
+)
 
 var log = clog.NewWithPlugin(pluginName)
 
@@ -139,7 +144,7 @@ func (p *probe) stop() error {
 }
 
 func (p *probe) serve(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), 2*askTimeout)
 	defer cancel()
 	if err := ask(ctx, p.name, p.servers()); err != nil {
 		log.Warningf("this server does not answer: %v", err)
@@ -154,7 +159,7 @@ func ask(ctx context.Context, name string, servers []string) error {
 	errs := make(chan error, len(servers))
 	for _, server := range servers {
 		go func() {
-			_, err := dns.ExchangeContext(ctx, new(dns.Msg).SetQuestion(name, dns.TypeTXT), server)
+			err := askOne(ctx, new(dns.Msg).SetQuestion(name, dns.TypeTXT), server)
 			if err != nil {
 				err = fmt.Errorf("ask %s: %w", server, err)
 			}
@@ -166,6 +171,27 @@ func ask(ctx context.Context, name string, servers []string) error {
 		all = append(all, <-errs)
 	}
 	return errors.Join(all...)
+}
+
+// askOne asks an address, some times over UDP and then over TCP: who floods a socket
+// has the datagrams of others lost, and takes no place of a connection. A socket that
+// is gone refuses, and one for TCP does not stand for it.
+func askOne(ctx context.Context, question *dns.Msg, server string) (err error) {
+	for range udpTries {
+		try, cancel := context.WithTimeout(ctx, askTimeout/udpTries)
+		_, err = dns.ExchangeContext(try, question, server)
+		cancel()
+		if err == nil || errors.Is(err, syscall.ECONNREFUSED) {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	client := dns.Client{Net: "tcp"}
+	if _, _, errTCP := client.ExchangeContext(ctx, question, server); errTCP != nil {
+		return fmt.Errorf("%w; then %w", err, errTCP)
+	}
+	return nil
 }
 
 // Name implements plugin.Handler.
