@@ -188,13 +188,15 @@ func (r *replica) keepKinds(ctx context.Context, manifests [][]byte, about strin
 	crds := &leading.CRDs{Client: r.client, Manifests: manifests, Manager: plan.Manager, Same: plan.Same, Log: r.log}
 	first := sync.OnceFunc(func() { close(tried) })
 	r.doubts.Set(about, grid.ErrNotServed)
-	for ctx.Err() == nil {
+	for {
 		attempt, cancel := context.WithTimeout(ctx, cmp.Or(r.try, installTry))
 		err := crds.Install(attempt)
 		cancel()
 		first()
-		if ctx.Err() != nil {
-			break
+		select {
+		case <-ctx.Done():
+			return nil
+		default:
 		}
 		if r.doubts.Set(about, err); err == nil {
 			return crds.Keep(ctx)
@@ -202,7 +204,6 @@ func (r *replica) keepKinds(ctx context.Context, manifests [][]byte, about strin
 		r.log.Error("could not install kinds; trying again", obs.KeyWhich, about, obs.KeyErr, err)
 		run.Pause(ctx, installAgain)
 	}
-	return nil
 }
 
 // tellOfKeys adds what tells the owners of Services of mistakes in their topology
