@@ -59,13 +59,14 @@ func (a *Agent) followPolicies(ctx context.Context) error {
 // policyWatch is what asking for NetworkPolicies has come to so far.
 type policyWatch struct {
 	*Agent
-	since time.Time // nobody says whether there are any; zero: somebody does
-	deaf  bool      // the last watch failed, which was said
-	lost  int       // watches, one after the other
+	unasked bool      // there was no answer, which was said
+	since   time.Time // nobody says whether there are any, though the API server answers; zero: somebody does, or it does not
+	deaf    bool      // the last watch failed, which was said
+	lost    int       // watches, one after the other
 }
 
 func (w *policyWatch) hears(name string) {
-	w.since = time.Time{}
+	w.unasked, w.since = false, time.Time{}
 	w.notePolicies(name)
 }
 
@@ -75,14 +76,23 @@ func (w *policyWatch) silent(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	if w.since.IsZero() {
-		w.since = time.Now()
+	if !w.unasked {
+		w.unasked = true
 		w.log.Warn(w.policiesUnasked(), obs.KeyErr, err)
 	}
-	if time.Since(w.since) < policiesPatience || w.cfg.Datapath == topology.DatapathNone || w.parts.Cluster.Reachable(ctx) != nil {
+	if w.cfg.Datapath == topology.DatapathNone {
 		return
 	}
-	w.show(w.found.replaceCluster([]capture.Finding{{Kind: policiesUnheard, Text: policiesSilent}}))
+	var list []capture.Finding
+	switch now := time.Now(); {
+	case w.parts.Cluster.Reachable(ctx) != nil:
+		w.since = time.Time{}
+	case w.since.IsZero():
+		w.since = now
+	case now.Sub(w.since) >= policiesPatience:
+		list = []capture.Finding{{Kind: policiesUnheard, Text: policiesSilent}}
+	}
+	w.show(w.found.replaceCluster(list))
 }
 
 // await waits for the first one, and returns when to look again; zero for at once.
