@@ -51,6 +51,10 @@ func TestDeployedOnRealNodes(t *testing.T) {
 			resolves(t, a, "b-1")
 		})
 	}
+	t.Run("the agent is hung", func(t *testing.T) {
+		restarted(t, "b-1", "gridmesh-agent", "gridmesh-agent", syscall.SIGSTOP)
+		served(t, a, a)
+	})
 	t.Run("Envoy is killed where the sockets' directory was emptied", func(t *testing.T) {
 		sockets := filepath.Dir(c.Nodes["b-1"].AgentSocket())
 		list, err := os.ReadDir(sockets)
