@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"encoding/binary"
 	"errors"
 	"iter"
 	"maps"
@@ -60,7 +59,7 @@ func (m kernelElements) anew() iter.Seq[kernelStep] {
 	for _, name := range bothOf(rules.Slots) {
 		delete(first, name)
 		for key, value := range m[name] {
-			if number := binary.NativeEndian.Uint32([]byte(key[len(key)-4:])); number%plan.NearSlot == 0 {
+			if slotNumber(key)%plan.NearSlot == 0 {
 				first.put(name, key, value)
 			} else {
 				others.put(name, key, value)

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"encoding/binary"
 	"maps"
 	"net/netip"
 	"slices"
@@ -41,12 +42,12 @@ func frontLen(set string) int {
 // otherThan are the frontends in force of which another plan has something else.
 func (m kernelElements) otherThan(want kernelElements) map[string]bool {
 	gone, added := m.apart(want)
-	other := map[string]bool{}
+	other, whole := map[string]bool{}, m.whole()
 	for _, set := range ofFrontends {
 		length := frontLen(set)
 		for _, list := range []kernelElements{gone, added} {
 			for key := range list[set] {
-				if f := key[:length]; m.serves(f) {
+				if f := key[:length]; whole[f] {
 					other[f] = true
 				}
 			}
@@ -55,22 +56,49 @@ func (m kernelElements) otherThan(want kernelElements) map[string]bool {
 	return other
 }
 
-func (m kernelElements) serves(frontend string) bool {
-	for _, set := range bothOf(rules.Front) {
-		if _, there := m[set][frontend]; there {
-			return true
+// whole are the frontends in force with all endpoints that their picks choose among. One without
+// is no work of a view: who filled an empty table ended, or failed, before all was there
+// (plan.Anew), and it would serve by its first endpoint for as long as nobody adds the others.
+func (m kernelElements) whole() map[string]bool {
+	slots, nears := map[string]int{}, map[string]int{}
+	for _, set := range bothOf(rules.Slots) {
+		length := frontLen(set)
+		for key := range m[set] {
+			if slotNumber(key) < plan.NearSlot {
+				slots[key[:length]]++
+			} else {
+				nears[key[:length]]++
+			}
 		}
 	}
-	return false
+	has := func(chain string, endpoints int) bool {
+		p, ok := rules.ParsePick(chain)
+		return !ok || endpoints >= p.Among
+	}
+	list := map[string]bool{}
+	for _, set := range bothOf(rules.Front) {
+		for f, chain := range m[set] {
+			list[f] = has(chain, slots[f])
+		}
+	}
+	for _, set := range bothOf(rules.Near) {
+		for f, chain := range m[set] {
+			list[f] = list[f] && has(chain, nears[f])
+		}
+	}
+	return list
 }
+
+// slotNumber is that of a slot's key.
+func slotNumber(key string) uint32 { return binary.NativeEndian.Uint32([]byte(key[len(key)-4:])) }
 
 // leave takes from what is to be added all that is about frontends that are in force
 // and stay as they are.
 func (m kernelElements) leave(frontends map[string]bool, have kernelElements) {
+	whole := have.whole()
 	for _, set := range ofFrontends {
 		length := frontLen(set)
-		stays := func(key string) bool { return frontends[key[:length]] && have.serves(key[:length]) }
-		maps.DeleteFunc(m[set], func(key, _ string) bool { return stays(key) })
+		maps.DeleteFunc(m[set], func(key, _ string) bool { return frontends[key[:length]] && whole[key[:length]] })
 	}
 }
 

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -77,6 +78,41 @@ func TestLastGoodStateChangesNoFrontend(t *testing.T) {
 	must(t, starting(t, kernelConfig(), testHost(t)).setKernel(older, false))
 	if len(want) != len(kernelState(t)) {
 		t.Error("a whole view is not all that there is")
+	}
+}
+
+// Who fills an empty table may end when frontends have one endpoint each. To the next one,
+// which knows a last good state alone, that is no frontend to be left as it is; one
+// whose endpoints are others is.
+func TestAnUnfilledTableIsFilled(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	host := testHost(t)
+	all := map[string][]plan.KernelFrontend{"port": {{
+		Frontend: tcp("0.0.0.0:30080"), Tiers: tiers(false, "a", "b", "far"),
+		Outside: &plan.KernelOutside{Local: true, LocalTiers: tiers(false, "a", "b")},
+	}}}
+	for i := range 5 {
+		all[fmt.Sprint(i)] = benchService(i, 4, 0)
+	}
+	begin := func() *Capture {
+		c := starting(t, kernelConfig(), host)
+		for name, list := range all {
+			c.kernel.planner.Set(name, list)
+		}
+		c.kernel.planner.Settle()
+		return c
+	}
+	first := begin()
+	s := first.kernel.planner.Anew()[0]
+	must(t, first.kernel.table.write(stepsAnew(s.Parts(partOf)), kernelChains{s.Picks, s.Lists}, kernelChains{}))
+	torn := kernelState(t)
+	must(t, starting(t, kernelConfig(), host).setKernel(all, true))
+	got := kernelState(t)
+	testkit.NewNetwork(t)
+	must(t, starting(t, kernelConfig(), testHost(t)).setKernel(all, false))
+	if want := kernelState(t); !maps.Equal(got, want) || maps.Equal(torn, want) {
+		t.Errorf("%d elements, %d of which were there, want %d", len(got), len(torn), len(want))
 	}
 }
 
