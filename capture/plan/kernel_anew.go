@@ -20,9 +20,9 @@ type KernelStage struct {
 
 // Anew are the stages that lead to all of it from nothing, in the order in which most is served
 // soonest. With the first one every frontend is served that remembers no clients, by its first
-// endpoint alone: to that one gives way who picks another, which is not there yet. Then come
-// those that remember clients, whole, for these would stay with the one endpoint; at last come all
-// other endpoints.
+// endpoint alone: to that one gives way who picks another, which is not there yet. Then come all
+// other endpoints, and at last those frontends that remember clients, whole, for these would stay
+// with the one endpoint: each has chains of its own, and whoever has a thousand keeps nobody waiting.
 func (p *KernelPlanner) Anew() []KernelStage {
 	var plain, sticky []move
 	for _, ipv6 := range []bool{false, true} { // a message is about one set
@@ -46,8 +46,8 @@ func (p *KernelPlanner) Anew() []KernelStage {
 			one.slots, one.nears = h.slots[:min(1, len(h.slots))], h.nears[:min(1, len(h.nears))]
 			return elementsOf(f, &one)
 		})},
-		{Picks: named, Parts: partsOf(sticky, nil, elementsOf)},
 		{Parts: partsOf(plain, nil, others)},
+		{Picks: named, Parts: partsOf(sticky, nil, elementsOf)},
 	}
 }
 
