@@ -244,28 +244,35 @@ func TestRangesOfTheSourceOverTime(t *testing.T) {
 	})
 }
 
-// What a run before guarded is guarded in its place also where a slow disk tells it late.
+// What a run before guarded is guarded in its place also where a slow disk tells it late,
+// whether the pods or the snapshot come first.
 func TestARangeOfTheSourceBesideALateState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{Pods: prefixes("10.244.1.0/24")}
-		servedBefore(t, r)
-		giveState, giveNotes := r.hanging()
-		r.boots()
-		o := webOnly()
-		o.Builder().SetServiceCIDRs(prefixes("10.0.0.0/8"))
-		r.source.Publish(o.Snapshot())
-		r.mustStart(t)
-		after(time.Minute)
-		guarded(t, r, prefixes("10.96.0.10/32")...)
-		giveState()
-		giveNotes()
-		after(time.Minute)
-		guarded(t, r, prefixes("10.96.0.0/16")...)
-		if st := r.saved(t); st == nil || !slices.Equal(st.Snapshot.ServiceCIDRs, prefixes("10.96.0.0/16")) {
-			t.Errorf("kept is %v", st)
-		}
-	})
+	for _, podsFirst := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{Pods: prefixes("10.244.1.0/24")}
+			servedBefore(t, r)
+			giveState, giveNotes := r.hanging()
+			r.boots()
+			o := webOnly()
+			o.Builder().SetServiceCIDRs(prefixes("10.0.0.0/8"))
+			if !podsFirst {
+				r.api.Latency = time.Second
+				r.source.Publish(o.Snapshot())
+			}
+			r.mustStart(t)
+			r.source.Publish(o.Snapshot())
+			after(time.Minute)
+			guarded(t, r, prefixes("10.96.0.10/32")...)
+			giveState()
+			giveNotes()
+			after(time.Minute)
+			guarded(t, r, prefixes("10.96.0.0/16")...)
+			if st := r.saved(t); st == nil || !slices.Equal(st.Snapshot.ServiceCIDRs, prefixes("10.96.0.0/16")) {
+				t.Errorf("the pods first %v: kept is %v", podsFirst, st)
+			}
+		})
+	}
 }
 
 // Nor is one that a run before guarded while it did not know which pods there are.
