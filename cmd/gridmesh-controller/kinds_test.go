@@ -22,7 +22,7 @@ import (
 // Nodes are kept also where an update of the tables' kind fails for ever, as by a webhook that is
 // broken: the kind is served as it was.
 func TestAnUpdateOfTheTablesKindThatFails(t *testing.T) {
-	anUpdateFails(t, "nodetables.gridmesh.io", "/api/v1/nodes", "node health: install CRD")
+	anUpdateFails(t, "nodetables.gridmesh.io", "/apis/gridmesh.io/v1/namespaces/gridmesh/nodetables", "node health: install CRD")
 }
 
 // So are grids carried out.

@@ -185,7 +185,7 @@ func (r *replica) keepKinds(ctx context.Context, manifests [][]byte, about strin
 		<-ctx.Done()
 		return nil
 	}
-	crds := &leading.CRDs{Client: r.client, Manifests: manifests, Manager: plan.Manager, Same: plan.Same, Log: r.log}
+	crds := &leading.CRDs{Client: r.client, Manifests: manifests, Manager: plan.Manager, Same: plan.Same, Log: r.log, Found: func(err error) { r.doubts.Set(about, err) }}
 	first := sync.OnceFunc(func() { close(tried) })
 	r.doubts.Set(about, grid.ErrNotServed)
 	for {

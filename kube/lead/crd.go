@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,22 +40,27 @@ type CRDs struct {
 	Log       *slog.Logger
 	Refused   time.Duration // how long it may be forbidden before Install gives up; 0: 30 s
 	Every     time.Duration // how often Keep looks, and for how long; 0: 30 s
+	Found     func(error)   // is told what each look of Keep came to; nil: nobody is
 }
 
 // Install applies each CRD where the spec of the live one differs, and waits
 // until it serves. It tries until ctx ends, unless the API server refuses a
-// manifest, or for Refused the right to apply it.
+// manifest, or for Refused the right to apply it. One that fails stops no other.
 func (c *CRDs) Install(ctx context.Context) error {
-	for _, manifest := range c.Manifests {
-		u := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(manifest, &u.Object); err != nil {
-			return fmt.Errorf("read CRD: %w", err)
-		}
-		if err := c.install(ctx, u); err != nil {
-			return fmt.Errorf("install CRD %s: %w", u.GetName(), err)
-		}
+	errs := make([]error, len(c.Manifests))
+	var wg sync.WaitGroup
+	for i, manifest := range c.Manifests {
+		wg.Go(func() {
+			u := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal(manifest, &u.Object); err != nil {
+				errs[i] = fmt.Errorf("read CRD: %w", err)
+			} else if err := c.install(ctx, u); err != nil {
+				errs[i] = fmt.Errorf("install CRD %s: %w", u.GetName(), err)
+			}
+		})
 	}
-	return nil
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // Keep brings back what others change, until ctx ends. Nothing is written
@@ -71,8 +77,15 @@ func (c *CRDs) Keep(ctx context.Context) error {
 		}
 		look, cancel := context.WithTimeout(ctx, every) // Install waits for as long as it may
 		err := c.Install(look)
-		if cancel(); err != nil && ctx.Err() == nil {
+		cancel()
+		if ctx.Err() != nil {
+			continue // and is over
+		}
+		if err != nil {
 			c.Log.Error("could not keep the CRDs; trying again", obs.KeyErr, err)
+		}
+		if c.Found != nil {
+			c.Found(err)
 		}
 	}
 }

@@ -236,6 +236,28 @@ func TestInstallOfCRDsGivesUp(t *testing.T) {
 	}
 }
 
+// One that fails, or hangs, keeps no other from being installed.
+func TestACRDThatFailsStopsNoOther(t *testing.T) {
+	t.Parallel()
+	s := apitest.New(t)
+	s.Put(t, fmt.Sprintf(crdYAML+serving, "old"))
+	k := crds(s.Client(t), []byte(fmt.Sprintf(crdYAML+"}", "new")))
+	k.Manifests = append(k.Manifests, []byte(strings.Replace(fmt.Sprintf(crdYAML+"}", "new"), "name: x", "name: other", 1)))
+	s.Hook(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		if r.URL.Path == crdPath {
+			apitest.Fail(w, http.StatusInternalServerError, "broken webhook")
+			return
+		}
+		next(w, r)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*crdRetry)
+	defer cancel()
+	other := strings.TrimSuffix(crdPath, "x") + "other"
+	if err := k.Install(ctx); err == nil || !strings.Contains(err.Error(), "install CRD x") || s.Count("PATCH "+other) == 0 {
+		t.Errorf("%v; the other was written %d times", err, s.Count("PATCH "+other))
+	}
+}
+
 // What Keep cannot bring back it says, though it goes on trying: an API server that
 // fails for ever was asked in silence.
 func TestKeepSaysWhatItCannot(t *testing.T) {
@@ -243,7 +265,8 @@ func TestKeepSaysWhatItCannot(t *testing.T) {
 	s := apitest.New(t)
 	var log testkit.Output
 	k := crds(s.Client(t), []byte(fmt.Sprintf(crdYAML+"}", "new")))
-	k.Log, k.Every = slog.New(slog.NewTextHandler(&log, nil)), 3*crdRetry
+	var found atomic.Value // whether the last look failed
+	k.Log, k.Every, k.Found = slog.New(slog.NewTextHandler(&log, nil)), 3*crdRetry, func(err error) { found.Store(err != nil) }
 	s.Hook(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
 		apitest.Fail(w, http.StatusInternalServerError, "broken webhook")
 	})
@@ -255,6 +278,15 @@ func TestKeepSaysWhatItCannot(t *testing.T) {
 			t.Fatalf("it says: %s", log.String())
 		}
 	}
+	is := func(failing bool) {
+		t.Helper()
+		for begin := time.Now(); found.Load() != failing; time.Sleep(crdRetry) {
+			if time.Since(begin) > time.Minute {
+				t.Fatalf("that a look failed is told as %v", found.Load())
+			}
+		}
+	}
+	is(true)
 	s.Hook(nil)
 	s.Put(t, fmt.Sprintf(crdYAML+serving, "old"))
 	for begin := time.Now(); s.Get(crdPath)["spec"].(apitest.Object)["group"] != "new"; time.Sleep(crdRetry) {
@@ -262,6 +294,7 @@ func TestKeepSaysWhatItCannot(t *testing.T) {
 			t.Fatal("it was not brought back")
 		}
 	}
+	is(false)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

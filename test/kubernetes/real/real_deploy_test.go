@@ -43,16 +43,16 @@ func TestDeployedOnRealNodes(t *testing.T) {
 
 	for what, s := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "hung": syscall.SIGSTOP} {
 		t.Run("Envoy is "+what, func(t *testing.T) {
-			restarted(t, "b-1", "gridmesh-envoy", "envoy", s)
+			restarted(t, "gridmesh-envoy", "envoy", s)
 			served(t, a, a)
 		})
 		t.Run("DNS is "+what, func(t *testing.T) {
-			restarted(t, "b-1", "gridmesh-dns", "gridmesh-dns", s)
+			restarted(t, "gridmesh-dns", "gridmesh-dns", s)
 			resolves(t, a, "b-1")
 		})
 	}
 	t.Run("the agent is hung", func(t *testing.T) {
-		restarted(t, "b-1", "gridmesh-agent", "gridmesh-agent", syscall.SIGSTOP)
+		restarted(t, "gridmesh-agent", "gridmesh-agent", syscall.SIGSTOP)
 		served(t, a, a)
 	})
 	t.Run("Envoy is killed where the sockets' directory was emptied", func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestDeployedOnRealNodes(t *testing.T) {
 		for _, e := range list {
 			must(t, os.RemoveAll(filepath.Join(sockets, e.Name())))
 		}
-		restarted(t, "b-1", "gridmesh-envoy", "envoy", syscall.SIGKILL)
+		restarted(t, "gridmesh-envoy", "envoy", syscall.SIGKILL)
 		served(t, a, a)
 		resolves(t, a, "b-1")
 	})
@@ -81,10 +81,11 @@ func resolves(t *testing.T, a *app, node string) {
 	})
 }
 
-// restarted sends a signal to a program of deploy/ on a node and waits until
+// restarted sends a signal to a program of deploy/ on b-1 and waits until
 // the kubelet has started it again.
-func restarted(t *testing.T, node, workload, program string, s syscall.Signal) {
+func restarted(t *testing.T, workload, program string, s syscall.Signal) {
 	t.Helper()
+	const node = "b-1"
 	before := podOf(t, node, workload)
 	pids, err := c.Nodes[node].PodProcesses(string(before.UID), program)
 	must(t, err)
