@@ -30,7 +30,7 @@ type loop struct {
 	unread    unread         // what the disk has not given yet
 	pods      []netip.Prefix // this node's pod CIDRs
 	ips       capture.IPs    // by which it is known
-	servers   []netip.Addr   // from where the API server answered, runs before too
+	servers   []answerer     // from where the API server answered, runs before too
 	viewer    *topology.Viewer
 	catalogs  *render.Cataloger
 	problems  report.ProblemIndex
@@ -96,7 +96,7 @@ func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
 	}
 	l.damped = damper{first: policiesFirst, most: policiesMost, calm: policiesCalm}
 	if st != nil {
-		l.servers = st.Servers
+		l.servers = serversKept(st)
 	}
 	l.lookAnew()
 	l.takePolicies()

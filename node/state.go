@@ -88,7 +88,8 @@ func (l *loop) save() {
 		Ranges:   l.noteRanges(),
 		NodeIPs:  ips.Said,
 		Homes:    ips.Homes,
-		Servers:  l.servers,
+		Servers:  answered(l.servers),
+		Answered: answeredAt(l.servers),
 	}
 	l.saver.Write(st)
 }
