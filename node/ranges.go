@@ -44,7 +44,8 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 		return snap
 	}
 	if !c.begun && l.restored != nil {
-		c.ips.Before(l.restored.Snapshot, len(l.restored.PodCIDRs) > 0)
+		c.ips.Before(l.restored.Snapshot, len(l.restored.PodCIDRs) > 0, l.held)
+		l.held = nil
 		if !c.known { // what was believed without knowing the pods counts for less
 			c.base, c.known = l.restored.Snapshot.ServiceCIDRs, len(l.restored.PodCIDRs) > 0
 		}
