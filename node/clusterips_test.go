@@ -150,6 +150,42 @@ func TestAClusterIPFarAwayThatWasServed(t *testing.T) {
 	})
 }
 
+// By which addresses the node is known holds over a restart also without a kernel path, where nobody can ask.
+func TestAClusterIPOfTheNodeAfterARestart(t *testing.T) {
+	for _, path := range []bool{false, true} {
+		for _, late := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{Pods: prefixes("10.244.1.0/24"), IPs: []netip.Addr{theNode}}
+				r.mustStart(t)
+				r.publish(webOnly())
+				after(time.Hour)
+				for range 2 { // and it is kept for the one after that
+					r.stop()
+					if r.again(); path {
+						r.capture.WithKernelPath()
+					}
+					r.api = &nodetest.API{Away: errBroken}
+					giveState, giveNotes := func() {}, func() {}
+					if late {
+						giveState, giveNotes = r.hanging()
+					}
+					r.mustStart(t)
+					giveNotes()
+					giveState()
+					o := webOnly()
+					o.Builder().SetServiceCIDRs(prefixes("10.96.0.0/16"))
+					o.Closed("tenant/mine", theNode.String(), map[string]string{"a-2": "10.244.2.9"})
+					r.publish(o)
+					after(time.Hour)
+					guarded(t, r, prefixes("10.96.0.0/16")...)
+					r.wantServed(t, "after a restart", webFrontend)
+				}
+			})
+		}
+	}
+}
+
 // The API server's own Service has its address whatever range that is in; and where the only range of a family is
 // refused, its Services are in it.
 func TestAClusterIPThatIsRight(t *testing.T) {

@@ -158,6 +158,9 @@ func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 func (l *loop) useLate() {
 	l.log.Info("the disk gave the last good state", obs.KeyServices, l.restored.Snapshot.Services.Len())
 	l.capture.RememberIPs(capture.IPs{Said: l.restored.NodeIPs, Homes: l.restored.Homes})
+	if len(l.nodeSaid) == 0 {
+		l.nodeSaid = l.restored.NodeIPs
+	}
 	l.servers = newestServers(serversKept(l.restored), l.servers)
 	l.restoreUsed()
 	l.takePolicies()

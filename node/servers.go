@@ -107,7 +107,15 @@ func serversOf(st *source.State) []netip.Prefix { return servers(st.Servers, st.
 func (l *loop) addresses() []netip.Prefix {
 	said, _ := l.nodeIPs.Get()
 	ips := l.capture.IPs()
-	return alone(slices.Concat(said, ips.Said, ips.Homes))
+	return alone(slices.Concat(said, l.saidIPs(), ips.Homes))
+}
+
+// saidIPs are by which its Node says that it is known, and did: the kernel path has those, and without one the loop.
+func (l *loop) saidIPs() []netip.Addr {
+	if list := l.capture.IPs().Said; len(list) > 0 {
+		return list
+	}
+	return l.nodeSaid
 }
 
 // alone are the ranges of one address each.

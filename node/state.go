@@ -86,7 +86,7 @@ func (l *loop) save() {
 		Node:     l.cfg.Node,
 		Policies: l.policed,
 		Ranges:   l.noteRanges(),
-		NodeIPs:  ips.Said,
+		NodeIPs:  l.saidIPs(),
 		Homes:    ips.Homes,
 		Servers:  answered(l.servers),
 		Answered: answeredAt(l.servers),
