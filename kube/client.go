@@ -129,7 +129,7 @@ func Late(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.host, c.usable, c.moves, c.servers = f.host, f.usable, f.moves.Load, from.all
+	c.host, c.usable, c.moves, c.servers = f.host, f.usable, f.moves.Load, from.take
 	return c, unread
 }
 

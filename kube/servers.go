@@ -12,7 +12,7 @@ import (
 // mostServers bounds the addresses of one API server: a name may lead elsewhere each time.
 const mostServers = 8
 
-// servers are the addresses from which an API server answered, the newest last.
+// servers are the addresses from which an API server answered since they were taken, the newest last.
 type servers struct {
 	mu   sync.Mutex
 	list []netip.Addr
@@ -28,10 +28,12 @@ func (s *servers) note(ip netip.Addr) {
 	s.list = s.list[max(0, len(s.list)-mostServers):]
 }
 
-func (s *servers) all() []netip.Addr {
+func (s *servers) take() []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.list)
+	list := s.list
+	s.list = nil
+	return list
 }
 
 // sources notes from where answers come: whoever is dialled alone may be somebody else, by a wrong
@@ -57,8 +59,8 @@ func (a *sources) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Servers are the addresses from which the API server answered, or who stands before it, the newest last. A few at
-// most, and none where nobody answered yet.
+// Servers are the addresses from which the API server answered since this was asked last, or who stands before it,
+// the newest last. A few at most, and none where nobody answered.
 func (c *Client) Servers() []netip.Addr {
 	if c.servers == nil {
 		return nil

@@ -21,8 +21,11 @@ func TestServersAreBounded(t *testing.T) {
 		s.note(address(0)) // goes on
 		s.note(address(1 + i))
 	}
-	if got := s.all(); len(got) != mostServers || !slices.Contains(got, address(0)) || got[mostServers-1] != address(100) {
+	if got := s.take(); len(got) != mostServers || !slices.Contains(got, address(0)) || got[mostServers-1] != address(100) {
 		t.Errorf("servers are %v", got)
+	}
+	if s.note(address(7)); !slices.Equal(s.take(), []netip.Addr{address(7)}) || s.take() != nil {
+		t.Error("who answered long ago is told with who did since")
 	}
 }
 

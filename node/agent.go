@@ -51,6 +51,7 @@ type Agent struct {
 	ranges       []netip.Prefix               // of --service-cidr that are guarded; of the start, and then of nobody
 	notGuarded   []capture.Finding            // of the start: what it says of other ranges of the flag
 	undecided    wrongRanges                  // of the start: ranges of the flag wait for the last good state
+	held         []netip.Prefix               // of the start, and then of the loop: what a run before guarded
 	doubtful     bool                         // wrong ranges of the flag are guarded, for nobody knew better; of the start, and then of nobody
 	readState    func(path string) (*source.State, error)
 	readNotes    func(statedir.Notebook) (outage.Noted, outage.Note)

@@ -110,6 +110,82 @@ func TestAClusterIPThatWasServed(t *testing.T) {
 	}
 }
 
+// One in a range that is not in force stays over a restart also where the last good state has not its Service, which is
+// far away, by the rules that are there. So does no other, and no address that is somebody's.
+func TestAClusterIPFarAwayThatWasServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{Pods: prefixes("10.244.1.0/24"), At: []netip.Addr{theAPIServer}}
+		o := webOnly()
+		o.Builder().SetServiceCIDRs(prefixes("10.200.0.0/24"))
+		o.Plain("far", "10.200.0.77", map[string]string{"b-1": "10.244.9.6"})
+		o.Plain("moved", "10.200.0.79", map[string]string{"b-1": "10.244.9.7"})
+		r.mustStart(t)
+		r.publish(o)
+		after(time.Minute)
+		o.Builder().SetServiceCIDRs(prefixes("10.200.0.0/24", "10.96.0.0/16"))
+		r.publish(o)
+		after(time.Hour)
+		all := []string{webFrontend, "10.200.0.77:80/tcp", "10.200.0.79:80/tcp"}
+		r.wantServed(t, "the agent that runs", all...)
+		if st := r.saved(t); st.Snapshot.Services.Len() != 1 {
+			t.Fatalf("%d Services are kept", st.Snapshot.Services.Len())
+		}
+		for range 2 {
+			r.stop()
+			r.again()
+			r.source.Publish(o.Snapshot())
+			r.mustStart(t)
+			after(time.Minute)
+			r.wantServed(t, "after a restart", all...)
+		}
+		r.stop()
+		r.again()
+		r.api.IPs = []netip.Addr{netip.MustParseAddr("10.200.0.79")}
+		o.Plain("new", "10.200.0.78", map[string]string{"a-2": "10.244.2.9"})
+		r.source.Publish(o.Snapshot())
+		r.mustStart(t)
+		after(time.Minute)
+		r.wantServed(t, "beside others", webFrontend, "10.200.0.77:80/tcp")
+	})
+}
+
+// By which addresses the node is known holds over a restart also without a kernel path, where nobody can ask.
+func TestAClusterIPOfTheNodeAfterARestart(t *testing.T) {
+	for _, path := range []bool{false, true} {
+		for _, late := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{Pods: prefixes("10.244.1.0/24"), IPs: []netip.Addr{theNode}}
+				r.mustStart(t)
+				r.publish(webOnly())
+				after(time.Hour)
+				for range 2 { // and it is kept for the one after that
+					r.stop()
+					if r.again(); path {
+						r.capture.WithKernelPath()
+					}
+					r.api = &nodetest.API{Away: errBroken}
+					giveState, giveNotes := func() {}, func() {}
+					if late {
+						giveState, giveNotes = r.hanging()
+					}
+					r.mustStart(t)
+					giveNotes()
+					giveState()
+					o := webOnly()
+					o.Builder().SetServiceCIDRs(prefixes("10.96.0.0/16"))
+					o.Closed("tenant/mine", theNode.String(), map[string]string{"a-2": "10.244.2.9"})
+					r.publish(o)
+					after(time.Hour)
+					guarded(t, r, prefixes("10.96.0.0/16")...)
+					r.wantServed(t, "after a restart", webFrontend)
+				}
+			})
+		}
+	}
+}
+
 // The API server's own Service has its address whatever range that is in; and where the only range of a family is
 // refused, its Services are in it.
 func TestAClusterIPThatIsRight(t *testing.T) {

@@ -20,6 +20,7 @@ func TestNodeIPsFollowTheNode(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
+			r.capture.WithKernelPath()
 			r.cfg.PodCIDRs = prefixes("10.244.1.0/24")
 			r.api = &nodetest.API{}
 			r.mustStart(t)
@@ -44,6 +45,7 @@ func TestNodeIPsFollowTheNode(t *testing.T) {
 				t.Errorf("kept are %v", got)
 			}
 			r.again()
+			r.capture.WithKernelPath()
 			r.api = &nodetest.API{Away: errBroken}
 			if !late {
 				r.mustStart(t)
@@ -64,6 +66,7 @@ func TestNodeIPsFollowTheNode(t *testing.T) {
 func TestHomesAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		r.capture.WithKernelPath()
 		r.mustStart(t)
 		r.publish(webOnly())
 		after(2 * statedir.SaveInterval)

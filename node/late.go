@@ -158,10 +158,13 @@ func (l *loop) takeState(read atomicfile.Answer[*source.State]) {
 func (l *loop) useLate() {
 	l.log.Info("the disk gave the last good state", obs.KeyServices, l.restored.Snapshot.Services.Len())
 	l.capture.RememberIPs(capture.IPs{Said: l.restored.NodeIPs, Homes: l.restored.Homes})
-	l.servers = newestServers(l.restored.Servers, l.servers)
+	if len(l.nodeSaid) == 0 {
+		l.nodeSaid = l.restored.NodeIPs
+	}
+	l.servers = newestServers(serversKept(l.restored), l.servers)
 	l.restoreUsed()
 	l.takePolicies()
-	if len(l.cidrs.wrong) > 0 || l.cidrs.ips.Any() { // for it is known by now what was guarded
+	if l.cidrs.refuses() { // for it is known by now what was guarded
 		l.rejudgeRanges()
 	}
 	switch holds := l.holdLate(); {

@@ -30,7 +30,8 @@ type loop struct {
 	unread    unread         // what the disk has not given yet
 	pods      []netip.Prefix // this node's pod CIDRs
 	ips       capture.IPs    // by which it is known
-	servers   []netip.Addr   // from where the API server answered, runs before too
+	nodeSaid  []netip.Addr   // by which the own Node says that it is known, or did to a run before
+	servers   []answerer     // from where the API server answered, runs before too
 	viewer    *topology.Viewer
 	catalogs  *render.Cataloger
 	problems  report.ProblemIndex
@@ -96,7 +97,7 @@ func newLoop(a *Agent, st *source.State, pods []netip.Prefix) *loop {
 	}
 	l.damped = damper{first: policiesFirst, most: policiesMost, calm: policiesCalm}
 	if st != nil {
-		l.servers = st.Servers
+		l.servers, l.nodeSaid = serversKept(st), st.NodeIPs
 	}
 	l.lookAnew()
 	l.takePolicies()

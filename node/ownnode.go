@@ -125,6 +125,10 @@ func (a *Agent) followOwnNode(ctx context.Context) error {
 func (l *loop) setIPs() {
 	if list, ok := l.nodeIPs.Get(); ok {
 		l.capture.SayIPs(list)
+		if len(list) > 0 && !slices.Equal(list, l.nodeSaid) {
+			l.nodeSaid = list
+			l.changed()
+		}
 		l.rejudgeRanges()
 		l.repair()
 	}

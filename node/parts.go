@@ -173,7 +173,7 @@ type Cluster interface {
 	Events
 	// OwnNode returns what is to be known of a node's Node. It waits a few seconds at most.
 	OwnNode(ctx context.Context, node string) (convert.OwnNode, error)
-	// Servers are the addresses from which the API server answered.
+	// Servers are the addresses from which the API server answered since this was asked last, a few at most.
 	Servers() []netip.Addr
 	// FollowLeaving tells, until ctx ends, whether a Node is about to go: first when that is
 	// known, and then whenever it may be another. It does not tell of one that is gone.

@@ -18,6 +18,7 @@ type cidrs struct {
 	base  []netip.Prefix     // believed last, all of them
 	known bool               // they were, and it was known which pods there are
 	wrong []netip.Prefix     // not guarded, for they hold this node's own
+	heard []netip.Addr       // API servers in them, by their answers
 	stay  []netip.Prefix     // guarded in their place, of those believed before
 	ips   guard.ClusterIPs   // that would be guarded one by one
 	made  *topology.Snapshot // with what is guarded in place of what it said; nil for none
@@ -25,10 +26,13 @@ type cidrs struct {
 
 func (c *cidrs) finding() (list []capture.Finding) {
 	if len(c.wrong) > 0 {
-		list = append(list, guard.RefusedObject(c.wrong, c.stay))
+		list = append(list, guard.RefusedObject(c.wrong, c.stay, c.heard))
 	}
 	return list
 }
+
+// refuses reports whether something of the source is not guarded, for it is somebody's.
+func (c *cidrs) refuses() bool { return len(c.wrong) > 0 || c.ips.Any() }
 
 // believeRanges has no range of a source guarded in which this node's own pods are, its loopback or the API server,
 // unless it was before: as a flag it would keep an agent from starting, and nobody without an API server hears the
@@ -40,19 +44,23 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 		return snap
 	}
 	if !c.begun && l.restored != nil {
-		c.ips.Before(l.restored.Snapshot, len(l.restored.PodCIDRs) > 0)
+		c.ips.Before(l.restored.Snapshot, len(l.restored.PodCIDRs) > 0, l.held)
+		l.held = nil
 		if !c.known { // what was believed without knowing the pods counts for less
 			c.base, c.known = l.restored.Snapshot.ServiceCIDRs, len(l.restored.PodCIDRs) > 0
 		}
 	}
 	c.begun = c.begun || l.restored != nil || l.unread.state == nil // else it may come yet
 	l.noteServers()
-	pods, servers := slices.Concat(l.pods, l.writtenPods()), servers(l.servers, snap)
+	pods, servers := slices.Concat(l.pods, l.writtenPods()), servers(answered(l.servers), snap)
 	own, before := slices.Concat(pods, loopback), c.base
 	if !c.known {
 		before = slices.DeleteFunc(slices.Clone(before), func(p netip.Prefix) bool { return slices.ContainsFunc(own, p.Overlaps) })
 	}
 	c.wrong = guard.New(guard.Within(snap.ServiceCIDRs, slices.Concat(own, servers)), slices.Concat(l.ranges, before))
+	c.heard = slices.DeleteFunc(answered(l.servers), func(ip netip.Addr) bool {
+		return !slices.ContainsFunc(c.wrong, func(p netip.Prefix) bool { return p.Contains(ip) })
+	})
 	out := *snap
 	if c.stay = before; len(c.wrong) == 0 {
 		c.base, c.known = snap.ServiceCIDRs, len(pods) > 0

@@ -64,6 +64,9 @@ func (l *loop) repair() {
 	l.noteIPs()
 	if l.noteServers() {
 		l.changed()
+		if l.cidrs.refuses() { // maybe for one that is none any more
+			l.rejudgeRanges()
+		}
 	}
 	switch {
 	case l.failure != nil:

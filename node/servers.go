@@ -3,6 +3,7 @@ package node
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
@@ -11,21 +12,76 @@ import (
 // mostServers bounds the addresses of API servers that are remembered: a name may lead elsewhere each time.
 const mostServers = 8
 
+// One that has not answered for serverLasts, while another did, is none any more. When it did is noted once in
+// serverNoted: the state file is not written for each answer.
+const (
+	serverLasts = 30 * 24 * time.Hour
+	serverNoted = 24 * time.Hour
+)
+
+// answerer is from where the API server answered. Of this run, last has its monotonic reading: by that it ages,
+// whatever the wall clock does.
+type answerer struct {
+	addr netip.Addr
+	last time.Time
+}
+
+// serversKept are those of a run before. Where it did not say when they answered, they may have just now.
+func serversKept(st *source.State) (list []answerer) {
+	for i, addr := range st.Servers {
+		last := time.Now()
+		if len(st.Answered) == len(st.Servers) {
+			last = time.Unix(st.Answered[i], 0)
+		}
+		list = append(list, answerer{addr, last})
+	}
+	return list
+}
+
 // noteServers notes from where the API server answered, for it is there also where it answers no more, and whom
-// another process hears; and reports whether that was not known.
+// another process hears; and reports whether there is something to be kept.
 func (l *loop) noteServers() bool {
 	if l.parts.Cluster == nil {
 		return false
 	}
-	fresh := slices.DeleteFunc(slices.Clone(l.parts.Cluster.Servers()), func(ip netip.Addr) bool { return slices.Contains(l.servers, ip) })
-	l.servers = newestServers(l.servers, fresh)
+	now := time.Now()
+	fresh := slices.DeleteFunc(l.parts.Cluster.Servers(), func(ip netip.Addr) bool {
+		return slices.ContainsFunc(l.servers, func(s answerer) bool { return s.addr == ip && now.Round(0).Sub(s.last).Abs() < serverNoted })
+	})
+	noted := make([]answerer, 0, len(fresh))
+	for _, ip := range fresh {
+		noted = append(noted, answerer{ip, now})
+	}
+	l.servers = newestServers(l.servers, noted)
 	return len(fresh) > 0
 }
 
-// newestServers are those of both lists, the newest last.
-func newestServers(before, fresh []netip.Addr) []netip.Addr {
-	list := slices.Concat(slices.DeleteFunc(slices.Clone(before), func(ip netip.Addr) bool { return slices.Contains(fresh, ip) }), fresh)
+// newestServers are those of both lists, the newest last, without those that are too old beside that.
+func newestServers(before, fresh []answerer) []answerer {
+	list := slices.Concat(slices.DeleteFunc(slices.Clone(before), func(had answerer) bool {
+		return slices.ContainsFunc(fresh, func(s answerer) bool { return s.addr == had.addr })
+	}), fresh)
+	if len(fresh) > 0 {
+		newest := list[len(list)-1].last
+		list = slices.DeleteFunc(list, func(s answerer) bool { return newest.Sub(s.last) >= serverLasts })
+	}
 	return list[max(0, len(list)-mostServers):]
+}
+
+// answered are the addresses of those.
+func answered(list []answerer) (ips []netip.Addr) {
+	for _, s := range list {
+		ips = append(ips, s.addr)
+	}
+	return ips
+}
+
+// answeredAt is when each of them did, for the state file.
+func answeredAt(list []answerer) (at []int64) {
+	for _, s := range list {
+		at = append(at, s.last.Unix())
+	}
+	return at
 }
 
 // servers are where the API server is: from where it answered, and, for that may be a proxy of the node, the endpoints
@@ -51,7 +107,15 @@ func serversOf(st *source.State) []netip.Prefix { return servers(st.Servers, st.
 func (l *loop) addresses() []netip.Prefix {
 	said, _ := l.nodeIPs.Get()
 	ips := l.capture.IPs()
-	return alone(slices.Concat(said, ips.Said, ips.Homes))
+	return alone(slices.Concat(said, l.saidIPs(), ips.Homes))
+}
+
+// saidIPs are by which its Node says that it is known, and did: the kernel path has those, and without one the loop.
+func (l *loop) saidIPs() []netip.Addr {
+	if list := l.capture.IPs().Said; len(list) > 0 {
+		return list
+	}
+	return l.nodeSaid
 }
 
 // alone are the ranges of one address each.

@@ -3,6 +3,8 @@ package node
 import (
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/source"
 )
 
 var (
@@ -153,6 +156,86 @@ func TestServersThatAreKeptAreBounded(t *testing.T) {
 		after(time.Hour)
 		if got := r.saved(t).Servers; len(got) != mostServers || got[mostServers-1] != last {
 			t.Errorf("kept are %v", got)
+		}
+	})
+}
+
+// Of a node that was moved to another control plane, the address of the one before is a server for a while only, by
+// the answers of others alone. As long as it is one, the finding says which, and how to have it forgotten.
+func TestAServerThatAnsweredLongAgo(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, tc := range map[string]struct {
+		ago   time.Duration
+		dated bool
+		at    []netip.Addr
+		gone  bool
+	}{
+		"long ago":                 {40 * day, true, []netip.Addr{serverB}, true},
+		"not so long ago":          {20 * day, true, []netip.Addr{serverB}, false},
+		"long ago, as nobody else": {40 * day, true, nil, false},
+		"long ago, and now":        {40 * day, true, []netip.Addr{serverB, serverA}, false},
+		"by a clock ahead":         {-40 * day, true, []netip.Addr{serverB}, false},
+		"by an agent of before":    {40 * day, false, []netip.Addr{serverB}, false},
+	} {
+		for _, late := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{Pods: prefixes("10.244.1.0/24"), At: []netip.Addr{serverA}}
+				servedBefore(t, r)
+				st := r.saved(t)
+				if st.Answered = nil; tc.dated {
+					st.Answered = []int64{time.Now().Add(-tc.ago).Unix()}
+				}
+				data, err := source.EncodeState(st)
+				must(t, errors.Join(err, os.WriteFile(filepath.Join(r.cfg.StateDir, source.StateFile), data, 0o600)))
+				o := webOnly()
+				o.Builder().SetServiceCIDRs(overA)
+				o.Plain("new", "10.1.0.9", map[string]string{"a-1": "10.244.1.9"})
+				r.api.At = tc.at
+				if late {
+					r.api.At = nil
+				}
+				r.source.Publish(o.Snapshot())
+				r.mustStart(t)
+				if late {
+					refusesOverA(t, r, name)
+					r.api.Set(func(a *nodetest.API) { a.At = tc.at })
+				}
+				after(time.Minute)
+				if tc.gone {
+					guarded(t, r, overA...)
+					r.wantServed(t, name, "10.1.0.9:80/tcp", webFrontend)
+					after(time.Hour)
+					if got := r.saved(t).Servers; !slices.Equal(got, tc.at) {
+						t.Errorf("%s: kept are %v", name, got)
+					}
+					return
+				}
+				refusesOverA(t, r, name)
+				if got := r.agent.status().Findings; len(got) != 1 || !strings.Contains(got[0].Text, "answered from 10.1.0.5: if none is there any more, this ends 30 days after its last answer, or stop") {
+					t.Errorf("%s: found %v", name, got)
+				}
+			})
+		}
+	}
+}
+
+// One that answers goes on as one, and the state file is written for it once a day.
+func TestAServerThatGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.api = &nodetest.API{At: []netip.Addr{serverA}}
+		r.mustStart(t)
+		r.publish(webOnly())
+		after(time.Hour)
+		began := r.saved(t).Answered
+		after(20 * time.Hour)
+		if got := r.saved(t).Answered; len(began) != 1 || !slices.Equal(got, began) {
+			t.Errorf("noted %v, and %v within a day", began, got)
+		}
+		after(5 * time.Hour)
+		if got := r.saved(t).Answered; len(got) != 1 || got[0]-began[0] < 24*3600 {
+			t.Errorf("noted %v, and %v after a day", began, got)
 		}
 	})
 }

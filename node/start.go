@@ -177,6 +177,9 @@ func (a *Agent) guard(pods []netip.Prefix, st *source.State) error {
 		known = st.Snapshot.ServiceCIDRs
 		a.parts.Capture.RememberIPs(capture.IPs{Said: st.NodeIPs, Homes: st.Homes})
 	}
+	if earlier, err := a.parts.Capture.Earlier(); err == nil { // Install adds to it
+		a.held = earlier.Guard
+	}
 	list := guard.Merge(a.ranges, known)
 	if err := a.parts.Capture.Install(list); err != nil {
 		return err

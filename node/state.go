@@ -86,9 +86,10 @@ func (l *loop) save() {
 		Node:     l.cfg.Node,
 		Policies: l.policed,
 		Ranges:   l.noteRanges(),
-		NodeIPs:  ips.Said,
+		NodeIPs:  l.saidIPs(),
 		Homes:    ips.Homes,
-		Servers:  l.servers,
+		Servers:  answered(l.servers),
+		Answered: answeredAt(l.servers),
 	}
 	l.saver.Write(st)
 }

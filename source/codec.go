@@ -64,6 +64,8 @@ type Record struct {
 	Homes   *[]netip.Addr `cbor:"18,keyasint,omitempty"`
 	// Servers are from where the API server answered (state file only).
 	Servers *[]netip.Addr `cbor:"19,keyasint,omitempty"`
+	// Answered is when each of Servers last did, in seconds since 1970 (state file only).
+	Answered *[]int64 `cbor:"20,keyasint,omitempty"`
 	// Dead are the nodes that count as voted dead from here on (socket only).
 	Dead *[]string `cbor:"15,keyasint,omitempty"`
 	// Sync ends a state: the records before it are one whole.

@@ -66,6 +66,7 @@ func TestStateRoundTrip(t *testing.T) {
 	st.Node, st.Ranges = "a-1", &[]netip.Prefix{} // none is another word than nothing
 	st.NodeIPs, st.Homes = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}, []netip.Addr{netip.MustParseAddr("10.99.0.1")}
 	st.Servers = []netip.Addr{netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("192.0.2.8")}
+	st.Answered = []int64{1700000000, 1800000000}
 	data, err := EncodeState(st)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +76,7 @@ func TestStateRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(objects(got.Snapshot), objects(st.Snapshot)) || !reflect.DeepEqual(got.Used, st.Used) || !reflect.DeepEqual(got.PodCIDRs, st.PodCIDRs) || got.Node != st.Node || !reflect.DeepEqual(got.Ranges, st.Ranges) ||
-		!reflect.DeepEqual(got.NodeIPs, st.NodeIPs) || !reflect.DeepEqual(got.Homes, st.Homes) || !reflect.DeepEqual(got.Servers, st.Servers) {
+		!reflect.DeepEqual(got.NodeIPs, st.NodeIPs) || !reflect.DeepEqual(got.Homes, st.Homes) || !reflect.DeepEqual(got.Servers, st.Servers) || !reflect.DeepEqual(got.Answered, st.Answered) {
 		t.Errorf("read back %v, want %v", objects(got.Snapshot), objects(st.Snapshot))
 	}
 	again, err := EncodeState(got)

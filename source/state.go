@@ -27,6 +27,8 @@ type State struct {
 	// default routes left, as capture.IPs has them.
 	NodeIPs, Homes []netip.Addr
 	Servers        []netip.Addr // from where the API server answered, the newest last
+	// Answered is when each of Servers last did, in seconds since 1970; nil in a file of before.
+	Answered []int64
 }
 
 // StateFile is the name of the state file in an agent's --state-dir.
@@ -141,6 +143,8 @@ func DecodeState(data []byte) (*State, error) {
 			st.Homes = *r.Homes
 		case r.Servers != nil:
 			st.Servers = *r.Servers
+		case r.Answered != nil:
+			st.Answered = *r.Answered
 		case r.Of != nil:
 			st.Node = *r.Of
 		default:
@@ -196,6 +200,9 @@ func (st *State) records() (list []Record) {
 	}
 	if len(st.Servers) > 0 {
 		list = append(list, Record{Servers: &st.Servers})
+	}
+	if len(st.Answered) > 0 {
+		list = append(list, Record{Answered: &st.Answered})
 	}
 	if st.Node != "" {
 		list = append(list, Record{Of: &st.Node})

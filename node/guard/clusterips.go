@@ -31,13 +31,23 @@ type ClusterIPs struct {
 	made     map[topology.ObjectKey]made
 	kept     *topology.Snapshot // what a run before served, for the next judgement; nil for none
 	sure     bool               // that knew which pods there are
+	held     []netip.Prefix     // what it guarded, for the next judgement
 }
 
 // made is an entry that stands for another.
 type made struct{ of, entry *topology.Entry }
 
-// Before takes what a run before served, and whether it knew which pods there are.
-func (c *ClusterIPs) Before(kept *topology.Snapshot, sure bool) { c.kept, c.sure = kept, sure }
+// Before takes what a run before served, as far as that was kept, whether it knew which pods there are, and what it
+// guarded: ClusterIPs one by one, also of Services that were not kept.
+func (c *ClusterIPs) Before(kept *topology.Snapshot, sure bool, held []netip.Prefix) {
+	c.kept, c.sure, c.held = kept, sure, nil
+	for _, p := range held {
+		if p.IsSingleIP() {
+			c.held = append(c.held, p)
+		}
+	}
+	slices.SortFunc(c.held, topology.ComparePrefix)
+}
 
 // Any reports whether something was left out of the last snapshot.
 func (c *ClusterIPs) Any() bool { return len(c.made) > 0 }
@@ -64,7 +74,7 @@ func (c *ClusterIPs) Next(snap *topology.Snapshot, by Own) *topology.Snapshot {
 			c.made[key] = was
 		}
 	}
-	c.raw, c.out, c.by, c.kept = snap, snap, by, nil
+	c.raw, c.out, c.by, c.kept, c.held = snap, snap, by, nil, nil
 	if len(c.made) > 0 {
 		out, edit := *snap, snap.Services.Edit()
 		for key, m := range c.made {
@@ -84,7 +94,7 @@ func (c *ClusterIPs) service(s *topology.Service, by Own) *topology.Service {
 	out := s
 	for _, ip := range s.ClusterIPs {
 		whose := by.whose(ip)
-		if whose == "" || !within(by.Node, ip) && c.served(s.Key, ip, within(by.Pods, ip)) {
+		if whose == "" || whose == notInForce && c.wasHeld(ip) || !within(by.Node, ip) && c.served(s.Key, ip, within(by.Pods, ip)) {
 			continue
 		}
 		if out == s {
@@ -113,6 +123,16 @@ func (c *ClusterIPs) served(key topology.ObjectKey, ip netip.Addr, pod bool) boo
 	return had(c.out, len(c.by.Pods) > 0) || had(c.kept, c.sure)
 }
 
+// wasHeld reports whether a run before guarded an address by itself: in a range that is not in force nobody is cut off
+// by it that was not.
+func (c *ClusterIPs) wasHeld(ip netip.Addr) bool {
+	_, was := slices.BinarySearchFunc(c.held, netip.PrefixFrom(ip, ip.BitLen()), topology.ComparePrefix)
+	return was
+}
+
+// notInForce is whose an address is that is nobody's own.
+const notInForce = "in a ServiceCIDR that is not in force (finding " + string(Overlap) + ")"
+
 // whose says who has an address already; "" for nobody. Where all ranges of a family are refused, its
 // Services are in them, and are judged by their addresses alone.
 func (o Own) whose(ip netip.Addr) string {
@@ -126,7 +146,7 @@ func (o Own) whose(ip netip.Addr) string {
 	case within(o.Servers, ip):
 		return "an address of the API server"
 	case within(o.Refused, ip) && len(family) > 0:
-		return "in a ServiceCIDR that is not in force (finding " + string(Overlap) + ")"
+		return notInForce
 	}
 	return ""
 }

@@ -169,11 +169,11 @@ func (a *API) AwaitNetworkPolicy(ctx context.Context, _ string, most time.Durati
 // Reachable implements node.Cluster.
 func (a *API) Reachable(ctx context.Context) error { return a.answer(ctx) }
 
-// Servers implements node.Cluster.
+// Servers implements node.Cluster: those of At answer all the time.
 func (a *API) Servers() []netip.Addr {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.At
+	return slices.Clone(a.At)
 }
 
 // NodeReport implements node.Cluster.

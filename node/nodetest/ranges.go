@@ -20,6 +20,9 @@ func (c *Capture) SetServiceCIDRs(list []netip.Prefix) error {
 func (c *Capture) RememberIPs(before capture.IPs) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.paths {
+		return
+	}
 	c.ips.Said, c.ips.Homes = slices.Concat(c.ips.Said, before.Said), slices.Concat(before.Homes, c.ips.Homes)
 }
 
@@ -27,7 +30,9 @@ func (c *Capture) RememberIPs(before capture.IPs) {
 func (c *Capture) SayIPs(now []netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ips.Said = slices.Clone(now)
+	if c.paths {
+		c.ips.Said = slices.Clone(now)
+	}
 }
 
 // IPs implements node.Rules. Tests ask, and know addresses, beside the owner.
