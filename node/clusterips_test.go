@@ -27,7 +27,7 @@ func taken(ip string) *nodetest.Objects {
 func TestAClusterIPThatIsSomebodysAlready(t *testing.T) {
 	for ip, whose := range map[string]string{
 		"10.200.0.1": "an address of the API server", "10.244.1.7": "an address of this node's pods",
-		"10.200.3.7": "an address of this node", "10.200.0.77": "in a ServiceCIDR that is not in force",
+		"10.200.3.7": "an address of this node", "169.254.20.11": "an address of this node", "10.200.0.77": "in a ServiceCIDR that is not in force",
 	} {
 		for name, begin := range map[string]func(t *testing.T, r *rig){
 			"while it runs":    func(t *testing.T, r *rig) { r.mustStart(t); r.publish(webOnly()) },

@@ -106,7 +106,7 @@ func TestTheGuardIsJudgedAgainWithTheCluster(t *testing.T) {
 // and all is as it says when it is corrected. What is guarded already, when pods come into it, stays so. Nor are new
 // Services guarded one by one that have their ClusterIPs of it, or one that is the API server's address.
 func TestARangeOfTheSourceThatCutsOffPods(t *testing.T) {
-	for _, wrong := range []string{"10.0.0.0/8", "10.244.0.0/16", "0.0.0.0/0", "127.0.0.0/16", "::/0", "10.200.0.0/24", "fd00:200::/64"} {
+	for _, wrong := range []string{"10.0.0.0/8", "10.244.0.0/16", "0.0.0.0/0", "127.0.0.0/16", "169.254.20.0/24", "fd00:6772:6964::/64", "::/0", "10.200.0.0/24", "fd00:200::/64"} {
 		for name, begin := range map[string]func(t *testing.T, r *rig){
 			"while it runs":         func(t *testing.T, r *rig) { r.mustStart(t); r.publish(webOnly()) },
 			"beside the rules":      func(t *testing.T, r *rig) { servedBefore(t, r) },

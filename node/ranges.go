@@ -9,8 +9,13 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// loopback is guarded by no source: whoever asks Envoy is there.
-var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+// loopback is guarded by no source: whoever asks Envoy is there; on the link of each node are the node's DNS
+// (dnsplugin/nodelocal) and a cloud's metadata, which are no cluster's to give away. Other addresses on lo may be a
+// Service's, as where NodeLocal DNSCache takes the cluster's DNS.
+var loopback = []netip.Prefix{
+	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"),
+	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fd00:6772:6964::/64"),
+}
 
 // cidrs are the ranges of a source: what is guarded of them.
 type cidrs struct {

@@ -96,7 +96,7 @@ func Refused(ranges, before []netip.Prefix) capture.Finding {
 // RefusedObject is told of ranges of a source that are not in force, for those of before are.
 // servers are those in them from where an API server answered: nobody need be there any more.
 func RefusedObject(ranges, before []netip.Prefix, servers []netip.Addr) capture.Finding {
-	f := refused("ServiceCIDR", "pods, its loopback or its API server", "none was before", cureObject, ranges, before)
+	f := refused("ServiceCIDR", "pods, its loopback or link-local addresses, or its API server", "none was before", cureObject, ranges, before)
 	for _, ip := range servers {
 		f.Text += fmt.Sprintf("; an API server answered from %s: if none is there any more, this ends 30 days after its last answer, or stop this node's agent, remove the file state from its --state-dir, and start it", ip)
 	}
