@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/soak/model"
@@ -97,7 +98,31 @@ func (s *Soak) unvouched(n *cluster.Node) {
 		return
 	}
 	age := time.Since(info.ModTime())
-	if age.Abs() >= vouchFor || (age+s.clocks[n.Name]).Abs() >= vouchFor {
-		s.untilCalm = append(s.untilCalm, s.trouble(model.Broken, n.Name))
+	switch {
+	case age.Abs() >= vouchFor || (age+s.clocks[n.Name]).Abs() >= vouchFor:
+		s.believes(n.Name)
+	case age >= outage.After:
+		s.begun[n.Name] = time.Now()
+		if s.healed[s.world.UnitOf(n.Name)].After(info.ModTime()) {
+			s.believes(n.Name)
+		}
 	}
+}
+
+// heals notes that units have the cloud again. An agent that began just before, after a silence that
+// nobody on its node had noticed, takes that for its own absence (node/hold/README.md).
+func (s *Soak) heals(units ...string) {
+	for _, unit := range units {
+		s.healed[unit] = time.Now()
+		for _, node := range s.unit(unit) {
+			if time.Since(s.begun[node]) < outage.FirstWord {
+				s.believes(node)
+			}
+		}
+	}
+}
+
+// believes notes that an agent takes what the cloud says of its unit for true.
+func (s *Soak) believes(node string) {
+	s.untilCalm = append(s.untilCalm, s.trouble(model.Broken, node))
 }

@@ -33,6 +33,8 @@ type Soak struct {
 	busy       map[string]bool          // what something is being done to
 	killed     map[string]int           // programs, by node
 	clocks     map[string]time.Duration // how far they are set ahead, by node or controller
+	begun      map[string]time.Time     // agents, where that was after a silence that nobody had noticed, by node
+	healed     map[string]time.Time     // uplinks, by unit
 	untilCalm  []func()                 // ends of troubles that end when everything is in order
 	pending    []ending                 // what is still to be mended
 	borders    *borders
@@ -94,7 +96,7 @@ const nodeGrace = 40 * time.Second
 // be called inside a sandbox, and ends with it.
 func Up(ctx context.Context, say func(format string, args ...any)) (*Soak, error) {
 	s := &Soak{
-		world: script.Small(), say: say, begin: time.Now(), busy: map[string]bool{}, killed: map[string]int{}, clocks: map[string]time.Duration{}, pods: map[string]*pod{},
+		world: script.Small(), say: say, begin: time.Now(), busy: map[string]bool{}, killed: map[string]int{}, clocks: map[string]time.Duration{}, begun: map[string]time.Time{}, healed: map[string]time.Time{}, pods: map[string]*pod{},
 		history: model.NewHistory("unit", "zone", "kubernetes.io/hostname"), newest: map[string]uint64{}, told: map[string]*model.Told{}, unserved: map[string]*model.Unserved{}, sockets: map[string]*follower{},
 	}
 	if err := s.disks(); err != nil {

@@ -137,6 +137,9 @@ func (s *Soak) hitAPIServer(ctx context.Context, _ []string) (func() error, erro
 		ctx, cancel := context.WithTimeout(ctx, wait.Patience)
 		defer cancel()
 		err := s.c.StartAPIServer(ctx)
+		for _, u := range s.world.Units {
+			s.heals(u.Name)
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.history.Missed(began, time.Now().Add(longLag)) // who watches asks again later, for the newest
@@ -180,6 +183,7 @@ func (s *Soak) cutUplink(_ context.Context, args []string) (func() error, error)
 	return func() error {
 		defer s.free(target)
 		defer ends()
+		defer s.heals(args[0])
 		return u.HealUplink()
 	}, nil
 }
