@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gridmesh/gridmesh/node/outage"
 	"github.com/gridmesh/gridmesh/test/cluster"
 	"github.com/gridmesh/gridmesh/test/cluster/edge"
 	"github.com/gridmesh/gridmesh/test/soak/model"
@@ -88,6 +87,13 @@ func (s *Soak) resume(where string, list ...*edge.Process) error {
 // agent takes what is on disk for current.
 const vouchFor = 5 * time.Minute
 
+// silence is what an agent takes for an outage, and firstWord how long one that begins takes it for
+// its own absence.
+const (
+	silence   = 20 * time.Second
+	firstWord = 5 * time.Second
+)
+
 // unvouched notes that an agent starts by a clock, the node's or the machine's, for
 // which its last contact was not just before. It takes nothing on disk for current
 // then, and if an outage begins before it has heard of the cloud itself, believes
@@ -101,7 +107,7 @@ func (s *Soak) unvouched(n *cluster.Node) {
 	switch {
 	case age.Abs() >= vouchFor || (age+s.clocks[n.Name]).Abs() >= vouchFor:
 		s.believes(n.Name)
-	case age >= outage.After:
+	case age >= silence:
 		s.begun[n.Name] = time.Now()
 		if s.healed[s.world.UnitOf(n.Name)].After(info.ModTime()) {
 			s.believes(n.Name)
@@ -115,7 +121,7 @@ func (s *Soak) heals(units ...string) {
 	for _, unit := range units {
 		s.healed[unit] = time.Now()
 		for _, node := range s.unit(unit) {
-			if time.Since(s.begun[node]) < outage.FirstWord {
+			if time.Since(s.begun[node]) < firstWord {
 				s.believes(node)
 			}
 		}
