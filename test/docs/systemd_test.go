@@ -58,6 +58,7 @@ func without(list []string, prefixes ...string) []string {
 // What systemd starts is what a kubelet starts: the same flags but for where
 // credentials and /proc/sys are, which the programs know, and the same bounds.
 func TestUnits(t *testing.T) {
+	onNode := strings.NewReplacer("/etc/envoy/", "/run/gridmesh/") // what a pod has for itself, systemd makes anew at each start
 	objects := decode(t, kustomize(t, filepath.Join(edge.Root(), "deploy")))
 	agent, envoy := unit(t, "gridmesh-agent"), unit(t, "gridmesh-envoy")
 	pod := func(name string) (string, []string, string) {
@@ -66,7 +67,7 @@ func TestUnits(t *testing.T) {
 		for _, c := range spec.Containers[0].SecurityContext.Capabilities.Add {
 			caps = append(caps, "CAP_"+string(c))
 		}
-		return strings.Join(spec.Containers[0].Args, " "), caps, spec.Containers[0].Resources.Limits.Memory().String()
+		return onNode.Replace(strings.Join(spec.Containers[0].Args, " ")), caps, spec.Containers[0].Resources.Limits.Memory().String()
 	}
 	for name, u := range map[string]settings{"gridmesh-agent": agent, "gridmesh-envoy": envoy} {
 		flags, caps, memory := pod(name)
@@ -84,7 +85,7 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s: %v", name, u)
 		}
 	}
-	bootstrap := find(t, objects, "DaemonSet", "gridmesh-envoy").Spec.Template.Spec.InitContainers[0].Args
+	bootstrap := strings.Fields(onNode.Replace(strings.Join(find(t, objects, "DaemonSet", "gridmesh-envoy").Spec.Template.Spec.InitContainers[0].Args, " ")))
 	if got := args(envoy.one(t, "ExecStartPre")); !slices.Equal(got, bootstrap) {
 		t.Errorf("the bootstrap is of %q, from a kubelet of %q", got, bootstrap)
 	}
