@@ -88,7 +88,7 @@ const notDialled = "%s cannot be dialled from elsewhere and is not served; give 
 
 // ownAddress reports whether each host means something of its own by an address.
 func ownAddress(ip netip.Addr) bool {
-	return ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() || ip.IsLinkLocalUnicast()
+	return ip.IsUnspecified() || ip.IsMulticast() || slices.ContainsFunc(topology.NodesOwn, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 // outsideAddresses are those that can be a destination from elsewhere, each once.

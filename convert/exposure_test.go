@@ -88,13 +88,13 @@ spec:
   clusterIP: 10.96.0.1
   sessionAffinity: ClientIP
   sessionAffinityConfig: {clientIP: {timeoutSeconds: 100000}}
-  externalIPs: [nonsense, 127.0.0.1, 192.0.2.1]
+  externalIPs: [nonsense, 127.0.0.1, 192.0.2.1, "fd00:6772:6964::53"]
   loadBalancerSourceRanges: [10.0.0.0/8, 10.0.0.300/8]
   ports: [{port: 80, nodePort: 70000}]
 status: {loadBalancer: {ingress: [{hostname: x}, {ip: 0.0.0.0}, {ip: 169.254.20.11}]}}`))
 	problems(t, "service shop/web", got.Problems,
 		"spec.sessionAffinityConfig.clientIP.timeoutSeconds: is 100000, and 10800 is used",
-		"status.loadBalancer.ingress[1].ip: 0.0.0.0 cannot be dialled", "status.loadBalancer.ingress[2].ip: 169.254.20.11 cannot be dialled", "spec.externalIPs[0]: no IP address", "spec.externalIPs[1]: 127.0.0.1 cannot be dialled",
+		"status.loadBalancer.ingress[1].ip: 0.0.0.0 cannot be dialled", "status.loadBalancer.ingress[2].ip: 169.254.20.11 cannot be dialled", "spec.externalIPs[0]: no IP address", "spec.externalIPs[1]: 127.0.0.1 cannot be dialled", "spec.externalIPs[3]: fd00:6772:6964::53 cannot be dialled",
 		`spec.loadBalancerSourceRanges[1]: "10.0.0.300/8" is no range`, "spec.ports[0].nodePort: 70000 is no port")
 	want := &topology.Exposure{ExternalIPs: addrs("192.0.2.1"), Sources: prefixes("0.0.0.0/32", "10.0.0.0/8", "::/128")}
 	if !reflect.DeepEqual(got.Exposure, want) || got.Affinity != 10800 || got.Ports[0].NodePort != 0 {

@@ -131,13 +131,26 @@ func TestAClusterIPFarAwayThatWasServed(t *testing.T) {
 		if st := r.saved(t); st.Snapshot.Services.Len() != 1 {
 			t.Fatalf("%d Services are kept", st.Snapshot.Services.Len())
 		}
-		for range 2 {
-			r.stop()
-			r.again()
-			r.source.Publish(o.Snapshot())
-			r.mustStart(t)
-			after(time.Minute)
-			r.wantServed(t, "after a restart", all...)
+		for name, begin := range map[string]func(){
+			"at once":         func() { r.source.Publish(o.Snapshot()); r.mustStart(t) },
+			"the state first": func() { r.mustStart(t); after(liveFirst + time.Second); r.publish(o) },
+			"a slow disk": func() {
+				giveState, giveNotes := r.hanging()
+				r.source.Publish(o.Snapshot())
+				r.mustStart(t)
+				after(time.Minute)
+				r.wantServed(t, "beside a slow disk", all...)
+				giveState()
+				giveNotes()
+			},
+		} {
+			for range 2 {
+				r.stop()
+				r.again()
+				begin()
+				after(time.Minute)
+				r.wantServed(t, "after a restart, "+name, all...)
+			}
 		}
 		r.stop()
 		r.again()

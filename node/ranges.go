@@ -9,14 +9,6 @@ import (
 	"github.com/gridmesh/gridmesh/topology"
 )
 
-// loopback is guarded by no source: whoever asks Envoy is there; on the link of each node are the node's DNS
-// (dnsplugin/nodelocal) and a cloud's metadata, which are no cluster's to give away. Other addresses on lo may be a
-// Service's, as where NodeLocal DNSCache takes the cluster's DNS.
-var loopback = []netip.Prefix{
-	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"),
-	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fd00:6772:6964::/64"),
-}
-
 // cidrs are the ranges of a source: what is guarded of them.
 type cidrs struct {
 	begun bool               // the rest is of a snapshot, or of the last good state
@@ -48,7 +40,11 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	if snap == c.made {
 		return snap
 	}
-	if !c.begun && l.restored != nil {
+	switch {
+	case c.begun:
+	case l.restored == nil && l.unread.state != nil: // it may come yet
+		c.ips.Before(nil, false, l.held)
+	case l.restored != nil:
 		c.ips.Before(l.restored.Snapshot, len(l.restored.PodCIDRs) > 0, l.held)
 		l.held = nil
 		if !c.known { // what was believed without knowing the pods counts for less
@@ -58,7 +54,7 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	c.begun = c.begun || l.restored != nil || l.unread.state == nil // else it may come yet
 	l.noteServers()
 	pods, servers := slices.Concat(l.pods, l.writtenPods()), servers(answered(l.servers), snap)
-	own, before := slices.Concat(pods, loopback), c.base
+	own, before := slices.Concat(pods, topology.NodesOwn), c.base
 	if !c.known {
 		before = slices.DeleteFunc(slices.Clone(before), func(p netip.Prefix) bool { return slices.ContainsFunc(own, p.Overlaps) })
 	}
@@ -73,7 +69,7 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 		out.ServiceCIDRs = guard.Merge(before, slices.DeleteFunc(slices.Clone(snap.ServiceCIDRs), func(p netip.Prefix) bool { return slices.Contains(c.wrong, p) }))
 	}
 	believed := c.ips.Next(snap, guard.Own{
-		Node: slices.Concat(loopback, l.addresses()), Pods: pods, Servers: servers,
+		Node: slices.Concat(topology.NodesOwn, l.addresses()), Pods: pods, Servers: servers,
 		Refused: c.wrong, Guarded: guard.Merge(l.ranges, out.ServiceCIDRs),
 	})
 	if c.made = nil; len(c.wrong) == 0 && believed == snap {

@@ -56,14 +56,18 @@ func (l *loop) noteServers() bool {
 	return len(fresh) > 0
 }
 
-// newestServers are those of both lists, the newest last, without those that are too old beside that.
+// newestServers are those of both lists, the newest last, without those that are too old beside that. While nobody
+// answered, or by a clock that is another, all are: for a day after that each may still answer.
 func newestServers(before, fresh []answerer) []answerer {
 	list := slices.Concat(slices.DeleteFunc(slices.Clone(before), func(had answerer) bool {
 		return slices.ContainsFunc(fresh, func(s answerer) bool { return s.addr == had.addr })
 	}), fresh)
-	if len(fresh) > 0 {
-		newest := list[len(list)-1].last
-		list = slices.DeleteFunc(list, func(s answerer) bool { return newest.Sub(s.last) >= serverLasts })
+	if len(fresh) == 0 {
+		return list
+	}
+	age := func(s answerer) time.Duration { return fresh[len(fresh)-1].last.Sub(s.last) }
+	if slices.ContainsFunc(before, func(s answerer) bool { return age(s) < 2*serverNoted }) {
+		list = slices.DeleteFunc(list, func(s answerer) bool { return age(s) >= serverLasts })
 	}
 	return list[max(0, len(list)-mostServers):]
 }

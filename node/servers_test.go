@@ -170,7 +170,7 @@ func TestAServerThatAnsweredLongAgo(t *testing.T) {
 		at    []netip.Addr
 		gone  bool
 	}{
-		"long ago":                 {40 * day, true, []netip.Addr{serverB}, true},
+		"nobody has for long":      {40 * day, true, []netip.Addr{serverB}, true},
 		"not so long ago":          {20 * day, true, []netip.Addr{serverB}, false},
 		"long ago, as nobody else": {40 * day, true, nil, false},
 		"long ago, and now":        {40 * day, true, []netip.Addr{serverB, serverA}, false},
@@ -203,6 +203,8 @@ func TestAServerThatAnsweredLongAgo(t *testing.T) {
 				}
 				after(time.Minute)
 				if tc.gone {
+					refusesOverA(t, r, name+", and it may answer yet")
+					after(3 * day)
 					guarded(t, r, overA...)
 					r.wantServed(t, name, "10.1.0.9:80/tcp", webFrontend)
 					after(time.Hour)

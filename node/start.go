@@ -177,9 +177,11 @@ func (a *Agent) guard(pods []netip.Prefix, st *source.State) error {
 		known = st.Snapshot.ServiceCIDRs
 		a.parts.Capture.RememberIPs(capture.IPs{Said: st.NodeIPs, Homes: st.Homes})
 	}
-	if earlier, err := a.parts.Capture.Earlier(); err == nil { // Install adds to it
-		a.held = earlier.Guard
+	earlier, err := a.parts.Capture.Earlier() // Install adds to it
+	if err != nil {
+		a.log.Warn("could not read what a run before guarded; far Services in ranges that are not in force are not served any more", obs.KeyErr, err)
 	}
+	a.held = earlier.Guard
 	list := guard.Merge(a.ranges, known)
 	if err := a.parts.Capture.Install(list); err != nil {
 		return err

@@ -74,7 +74,10 @@ func (c *ClusterIPs) Next(snap *topology.Snapshot, by Own) *topology.Snapshot {
 			c.made[key] = was
 		}
 	}
-	c.raw, c.out, c.by, c.kept, c.held = snap, snap, by, nil, nil
+	c.raw, c.out, c.by, c.kept = snap, snap, by, nil
+	if !snap.Partial { // else what was held is of Services that are yet to come
+		c.held = nil
+	}
 	if len(c.made) > 0 {
 		out, edit := *snap, snap.Services.Edit()
 		for key, m := range c.made {
