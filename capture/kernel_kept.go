@@ -60,30 +60,21 @@ func (m kernelElements) otherThan(want kernelElements) map[string]bool {
 // is no work of a view: who filled an empty table ended, or failed, before all was there
 // (plan.Anew), and it would serve by its first endpoint for as long as nobody adds the others.
 func (m kernelElements) whole() map[string]bool {
-	slots, nears := map[string]int{}, map[string]int{}
-	for _, set := range bothOf(rules.Slots) {
-		length := frontLen(set)
-		for key := range m[set] {
-			if slotNumber(key) < plan.NearSlot {
-				slots[key[:length]]++
-			} else {
-				nears[key[:length]]++
-			}
-		}
-	}
-	has := func(chain string, endpoints int) bool {
-		p, ok := rules.ParsePick(chain)
-		return !ok || endpoints >= p.Among
-	}
 	list := map[string]bool{}
-	for _, set := range bothOf(rules.Front) {
-		for f, chain := range m[set] {
-			list[f] = has(chain, slots[f])
+	for i, set := range bothOf(rules.Front) {
+		slots, near := m[bothOf(rules.Slots)[i]], m[bothOf(rules.Near)[i]]
+		has := func(f, chain string, first uint32) bool {
+			p, _ := rules.ParsePick(chain)
+			for n := range uint32(p.Among) {
+				if _, there := slots[f+string(binary.NativeEndian.AppendUint32(nil, first+n))]; !there {
+					return false
+				}
+			}
+			return true
 		}
-	}
-	for _, set := range bothOf(rules.Near) {
 		for f, chain := range m[set] {
-			list[f] = list[f] && has(chain, nears[f])
+			local, there := near[f]
+			list[f] = has(f, chain, 0) && (!there || has(f, local, plan.NearSlot))
 		}
 	}
 	return list
