@@ -133,10 +133,11 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 	refusedStart(t, e, 2, []string{"--no-such-flag"}, "unknown flag")
 }
 
+// What cannot be read is said, and looked for again; it is the agent that runs here that ends this one.
 func TestUnreadableInputsAreNamed(t *testing.T) {
 	e := w.nodes[0]
 	dir := t.TempDir()
-	refusedStart(t, e, 1, []string{"--manifests", "", "--kubeconfig", dir + "/absent", "--state-dir", dir}, "read kubeconfig "+dir+"/absent")
+	refusedStart(t, e, 3, []string{"--manifests", "", "--kubeconfig", dir + "/absent", "--state-dir", dir}, "read kubeconfig "+dir+"/absent", "another gridmesh-agent")
 }
 
 func TestRulesOfKubeProxyAreRefused(t *testing.T) {
