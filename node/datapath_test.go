@@ -181,6 +181,16 @@ func TestTheFirstPolicyIsHeardOf(t *testing.T) {
 	}
 }
 
+// askedForPolicies counts how often that was since the journal was taken last.
+func (r *rig) askedForPolicies() (n int) {
+	for _, what := range r.journal.Take() {
+		if what == "ask policies" {
+			n++
+		}
+	}
+	return n
+}
+
 // An uplink that is cut ends the watch, and the first NetworkPolicy may come just then;
 // a server that keeps no watch is asked less and less often.
 func TestAWatchOfPoliciesIsLost(t *testing.T) {
@@ -202,12 +212,7 @@ func TestAWatchOfPoliciesIsLost(t *testing.T) {
 		after(policiesMost)
 		r.journal.Take()
 		after(time.Hour)
-		asked := 0
-		for _, what := range r.journal.Take() {
-			if what == "ask policies" {
-				asked++
-			}
-		}
+		asked := r.askedForPolicies()
 		if most := int(time.Hour/policiesEvery) * 5 / 4; asked < 10 || asked > most {
 			t.Errorf("without a watch asked %d times an hour, not %d at most", asked, most)
 		}
@@ -227,12 +232,7 @@ func TestPoliciesInALoopAreNotAskedForMore(t *testing.T) {
 			r.api.Set(func(a *nodetest.API) { a.Policy = !a.Policy })
 			after(time.Second)
 		}
-		asked := 0
-		for _, what := range r.journal.Take() {
-			if what == "ask policies" {
-				asked++
-			}
-		}
+		asked := r.askedForPolicies()
 		if most := int(10*time.Minute/policiesEvery) + 4; asked < 2 || asked > most {
 			t.Errorf("asked %d times in ten minutes, not %d at most", asked, most)
 		}

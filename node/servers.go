@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gridmesh/gridmesh/node/guard"
 	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -59,12 +60,12 @@ func (l *loop) noteServers() bool {
 // newestServers are those of both lists, the newest last, without those that are too old beside that. While nobody
 // answered, or by a clock that is another, all are: for a day after that each may still answer.
 func newestServers(before, fresh []answerer) []answerer {
+	if len(fresh) == 0 {
+		return before
+	}
 	list := slices.Concat(slices.DeleteFunc(slices.Clone(before), func(had answerer) bool {
 		return slices.ContainsFunc(fresh, func(s answerer) bool { return s.addr == had.addr })
 	}), fresh)
-	if len(fresh) == 0 {
-		return list
-	}
 	age := func(s answerer) time.Duration { return fresh[len(fresh)-1].last.Sub(s.last) }
 	if slices.ContainsFunc(before, func(s answerer) bool { return age(s) < 2*serverNoted }) {
 		list = slices.DeleteFunc(list, func(s answerer) bool { return age(s) >= serverLasts })
@@ -92,7 +93,7 @@ func answeredAt(list []answerer) (at []int64) {
 // of its Service, which nobody else writes. The ClusterIP of that is none: it is guarded as any.
 func servers(answered []netip.Addr, snap *topology.Snapshot) []netip.Prefix {
 	list := slices.Clone(answered)
-	api, _ := snap.Services.Get(topology.ObjectKey{Namespace: "default", Name: "kubernetes"})
+	api, _ := snap.Services.Get(guard.APIService)
 	if api == nil || api.Service == nil {
 		return alone(list)
 	}

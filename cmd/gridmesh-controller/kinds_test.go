@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -11,12 +10,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/gridmesh/gridmesh/grid"
-	"github.com/gridmesh/gridmesh/health/cloud"
-	"github.com/gridmesh/gridmesh/kube"
 )
 
 // Nodes are kept also where an update of the tables' kind fails for ever, as by a webhook that is
@@ -49,14 +42,8 @@ func anUpdateFails(t *testing.T, kinds, wanted, doubt string) {
 		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500, "message": "failed calling webhook"}`)
 	}))
 	defer server.Close()
-	client, err := kube.Connect(kubeconfigOf(t, server.URL), "test", kube.Rate{QPS: 100, Burst: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := defaults()
-	c.health.UnitKey = "unit"
-	registry := prometheus.NewRegistry()
-	r := &replica{config: c, client: client, log: slog.New(slog.DiscardHandler), metrics: grid.NewMetrics(registry), shields: cloud.NewMetrics(registry), try: time.Second}
+	r := replicaOf(t, server.URL)
+	r.try = time.Second
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.act(ctx, false) }()

@@ -175,14 +175,7 @@ func TestNodeHealthDoesNotWaitForGrids(t *testing.T) {
 		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": %q}`, r.URL.Path+" is forbidden")
 	}))
 	defer server.Close()
-	client, err := kube.Connect(kubeconfigOf(t, server.URL), "test", kube.Rate{QPS: 100, Burst: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := defaults()
-	c.health.UnitKey = "unit"
-	registry := prometheus.NewRegistry()
-	r := &replica{config: c, client: client, log: slog.New(slog.DiscardHandler), metrics: grid.NewMetrics(registry), shields: cloud.NewMetrics(registry)}
+	r := replicaOf(t, server.URL)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.act(ctx, false) }()
@@ -206,14 +199,7 @@ func TestRefusedCRDsEndNothing(t *testing.T) {
 		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422, "message": %q}`, r.URL.Path+" is invalid")
 	}))
 	defer server.Close()
-	client, err := kube.Connect(kubeconfigOf(t, server.URL), "test", kube.Rate{QPS: 100, Burst: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := defaults()
-	c.health.UnitKey = "unit"
-	registry := prometheus.NewRegistry()
-	r := &replica{config: c, client: client, log: slog.New(slog.DiscardHandler), metrics: grid.NewMetrics(registry), shields: cloud.NewMetrics(registry)}
+	r := replicaOf(t, server.URL)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.act(ctx, false) }()
@@ -348,4 +334,17 @@ func isDoubted(t *testing.T, now func() error, what string, words ...string) {
 			return
 		}
 	}
+}
+
+// replicaOf asks a server, and keeps grids and nodes.
+func replicaOf(t *testing.T, url string) *replica {
+	t.Helper()
+	client, err := kube.Connect(kubeconfigOf(t, url), "test", kube.Rate{QPS: 100, Burst: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := defaults()
+	c.health.UnitKey = "unit"
+	registry := prometheus.NewRegistry()
+	return &replica{config: c, client: client, log: slog.New(slog.DiscardHandler), metrics: grid.NewMetrics(registry), shields: cloud.NewMetrics(registry)}
 }

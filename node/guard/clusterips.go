@@ -91,7 +91,7 @@ func (c *ClusterIPs) Next(snap *topology.Snapshot, by Own) *topology.Snapshot {
 
 // service is a Service without the ClusterIPs that it may not have.
 func (c *ClusterIPs) service(s *topology.Service, by Own) *topology.Service {
-	if s.Key == apiService { // which leads to it
+	if s.Key == APIService { // which leads to it
 		return s
 	}
 	out := s
@@ -112,7 +112,8 @@ func (c *ClusterIPs) service(s *topology.Service, by Own) *topology.Service {
 	return out
 }
 
-var apiService = topology.ObjectKey{Namespace: "default", Name: "kubernetes"}
+// APIService is the Service of the API server.
+var APIService = topology.ObjectKey{Namespace: "default", Name: "kubernetes"}
 
 // served reports whether a Service had its ClusterIP before, by who knew the pods where it is one's.
 func (c *ClusterIPs) served(key topology.ObjectKey, ip netip.Addr, pod bool) bool {
