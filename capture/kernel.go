@@ -32,6 +32,7 @@ type kernelPath struct {
 	goal    state                           // unsure before the first view
 	kept    map[string]bool                 // frontends that a provisional view found otherwise; nil: nobody looked
 	earlier *kernelHeld                     // what it found; nil from the first whole view on
+	owed    bool                            // of it something could not be put back
 	absent  *bool                           // what EnvoyAbsent said last; nil: nothing, and what is there stays
 	moving  map[topology.Frontend]time.Time // that went here from Envoy, or from nobody, until when that matters
 	laid    bool                            // or put back: who dialled before is to be looked for, once a whole view is in force
@@ -257,7 +258,7 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !moved && (k.goal == unsure || k.held == k.goal) && k.table.still(gen, time.Now()) {
+	if !moved && !k.owed && (k.goal == unsure || k.held == k.goal) && k.table.still(gen, time.Now()) {
 		return false, nil
 	}
 	intact, err := k.table.intact()
@@ -283,6 +284,11 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 			return true, err
 		}
 		k.table.anew.cured()
+		paid, err := k.payBack()
+		if err != nil {
+			return true, err
+		}
+		repaired = repaired || paid
 	}
 	if !repaired {
 		k.table.note(gen, time.Now())

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -22,12 +23,34 @@ type kernelHeld struct {
 }
 
 // putBack puts into a table that was made anew what the run before had left in it, until a
-// whole view says what is to be there.
+// whole view says what is to be there. What could not be written is owed.
 func (k *kernelPath) putBack() error {
 	if k.earlier == nil {
 		return nil
 	}
-	return k.table.write(k.earlier.elements.anew(), k.earlier.chains, kernelChains{})
+	k.owed = true
+	err := k.table.write(k.earlier.elements.anew(), k.earlier.chains, kernelChains{})
+	k.owed = err != nil
+	return err
+}
+
+// payBack puts back what is owed. Frontends that are served by now stay as they are.
+func (k *kernelPath) payBack() (paid bool, err error) {
+	if !k.owed || k.earlier == nil {
+		k.owed = false
+		return false, nil
+	}
+	have, err := readElements()
+	if err != nil {
+		return false, err
+	}
+	gone, added := have.apart(k.earlier.elements)
+	added.leave(have.whole(), have)
+	if err := k.table.write(steps(gone.replacedBy(added), added), k.earlier.chains, kernelChains{}); err != nil {
+		return false, fmt.Errorf("put back what the run before had left: %w", err)
+	}
+	k.owed = false
+	return true, nil
 }
 
 // frontLen is how long a frontend is in the key of a set.

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/gridmesh/gridmesh/capture/plan"
+	"github.com/gridmesh/gridmesh/capture/rules"
 	"github.com/gridmesh/gridmesh/internal/testkit"
 	"github.com/gridmesh/gridmesh/topology"
 )
@@ -263,4 +264,39 @@ func TestRepairOfTheKernelPathOfARunBefore(t *testing.T) {
 	flushed("provisional, and again", want)
 	must(t, c.setKernel(older, false))
 	flushed("whole", kernelState(t))
+}
+
+// What the kernel refuses to take back after a flush is owed, and put back as soon as it takes it:
+// of what the last good state lacks nobody else knows until the cloud is back.
+func TestWhatCouldNotBePutBackIsOwed(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	host := testHost(t)
+	newer := map[string][]plan.KernelFrontend{"a": benchService(1, 3, 0), "b": benchService(2, 3, 0)}
+	must(t, starting(t, kernelConfig(), host).setKernel(newer, false))
+	c := starting(t, kernelConfig(), host)
+	must(t, c.setKernel(map[string][]plan.KernelFrontend{"a": benchService(1, 3, 0), "c": benchService(3, 2, 0)}, true))
+	want := kernelState(t)
+	refused := string(frontendKey(tcp("10.96.9.9:80")))
+	c.kernel.earlier.elements.put(rules.Front.For(rules.IPv4), refused, "no-such-chain")
+	c.table.conn.FlushRuleset()
+	must(t, c.table.conn.Flush())
+	for range 2 {
+		if _, err := c.Repair(); err == nil {
+			t.Fatal("the kernel took what leads nowhere: the test shows nothing")
+		}
+		if got := kernelState(t); len(got) == 0 || len(got) >= len(want) {
+			t.Fatalf("%d of %d elements and chains: the test shows nothing", len(got), len(want))
+		}
+	}
+	delete(c.kernel.earlier.elements[rules.Front.For(rules.IPv4)], refused)
+	if repaired, err := c.Repair(); !repaired || err != nil {
+		t.Fatalf("repaired %v, %v", repaired, err)
+	}
+	if got := kernelState(t); !maps.Equal(got, want) {
+		t.Errorf("%d elements and chains, want %d", len(got), len(want))
+	}
+	if again, err := c.Repair(); again || err != nil {
+		t.Errorf("again: %v, %v", again, err)
+	}
 }
