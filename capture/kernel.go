@@ -196,11 +196,11 @@ func (k *kernelPath) compare() (repaired bool, err error) {
 	}
 	if k.goal == merged {
 		if k.kept == nil { // before this run wrote any: what it wrote it repairs
-			lists, err := k.table.readLists()
+			chains, err := k.table.chainsThere()
 			if err != nil {
 				return repaired, err
 			}
-			k.kept, k.earlier = have.otherThan(want), &kernelHeld{have, kernelChains{k.table.picks(), lists}}
+			k.kept, k.earlier = have.otherThan(want), &kernelHeld{have, chains}
 		}
 		added.leave(k.kept, have)
 		gone, drop = gone.replacedBy(added), kernelChains{}
@@ -267,6 +267,7 @@ func (c *Capture) repairKernelTable(moved bool) (bool, error) {
 	}
 	if !intact {
 		k.held = unsure
+		k.mayHaveDialled()
 		return true, c.layKernel()
 	}
 	repaired := false

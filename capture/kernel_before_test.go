@@ -78,25 +78,26 @@ func sentBefore(t *testing.T, provisional bool) {
 	must(t, l.setKernel(served, provisional))
 	answered("the first view")
 
-	l.kernel.table.conn.DelTable(l.kernel.table.nft)
-	must(t, l.kernel.table.conn.Flush())
-	answered = before(external.AddrPort().String())
-	if repaired, err := l.Repair(); !repaired || err != nil {
-		t.Errorf("repaired %v, %v", repaired, err)
-	}
-	answered("flushed")
-
-	for name, set := range l.kernel.table.sets { // of elements alone
-		if strings.HasPrefix(name, string(rules.Front)) {
-			l.kernel.table.conn.FlushSet(set)
+	table := l.kernel.table
+	for when, harm := range map[string]func(){
+		"flushed":       func() { table.conn.DelTable(table.nft) },
+		"rules flushed": func() { table.conn.FlushTable(table.nft) },
+		"elements flushed": func() {
+			for name, set := range table.sets {
+				if strings.HasPrefix(name, string(rules.Front)) {
+					table.conn.FlushSet(set)
+				}
+			}
+		},
+	} {
+		harm()
+		must(t, table.conn.Flush())
+		answered = before(external.AddrPort().String())
+		if repaired, err := l.Repair(); !repaired || err != nil {
+			t.Errorf("%s: repaired %v, %v", when, repaired, err)
 		}
+		answered(when)
 	}
-	must(t, l.kernel.table.conn.Flush())
-	answered = before(external.AddrPort().String())
-	if repaired, err := l.Repair(); !repaired || err != nil {
-		t.Errorf("repaired %v, %v", repaired, err)
-	}
-	answered("elements flushed")
 
 	answered = before("192.0.2.250:30053") // which the node does not have yet
 	address(t, "up0", "192.0.2.250/32")

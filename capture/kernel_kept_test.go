@@ -3,6 +3,7 @@ package capture
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -226,9 +227,21 @@ func TestMovedIsNotRepaired(t *testing.T) {
 
 // What the run before left of the kernel path is put back where somebody flushes it while
 // nothing but a last good state is known, beside what that added and with what it left as
-// it was; and no longer once a whole view is known.
+// it was; and no longer once a whole view is known. So it is where the node's pods are not known, and
+// the rules of the run before stay in force until then.
 func TestRepairOfTheKernelPathOfARunBefore(t *testing.T) {
 	t.Parallel()
+	for name, pods := range map[string][]netip.Prefix{"pods known": kernelConfig().PodCIDRs, "pods not known": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := kernelConfig()
+			cfg.PodCIDRs = pods
+			repairsARunBefore(t, cfg)
+		})
+	}
+}
+
+func repairsARunBefore(t *testing.T, cfg plan.Config) {
 	testkit.NewNetwork(t)
 	host := testHost(t)
 	web := func(names ...string) plan.KernelFrontend {
@@ -236,8 +249,8 @@ func TestRepairOfTheKernelPathOfARunBefore(t *testing.T) {
 	}
 	added := plan.KernelFrontend{Frontend: tcp("10.96.0.9:80"), Tiers: tiers(false, "a", "b")}
 	newer, older := map[string][]plan.KernelFrontend{"example": example()}, map[string][]plan.KernelFrontend{"example": {web("a", "far"), added}}
-	must(t, starting(t, kernelConfig(), host).setKernel(newer, false))
-	c := starting(t, kernelConfig(), host)
+	must(t, starting(t, cfg, host).setKernel(newer, false))
+	c := starting(t, cfg, host)
 	must(t, c.setKernel(older, true))
 	want := kernelState(t)
 	flushed := func(when string, want map[string]string) {

@@ -143,16 +143,22 @@ func (t *kernelTable) refill(need []plan.Ranges) (refilled bool, err error) {
 	return refilled, nil
 }
 
-// readLists reads those that are there.
-func (t *kernelTable) readLists() (all []plan.Ranges, err error) {
-	for _, l := range t.lists() {
+// chainsThere are the chains that elements lead to, as the kernel has them: what was laid is
+// not known where the rules of a run before are in force still.
+func (t *kernelTable) chainsThere() (there kernelChains, err error) {
+	found, err := t.found()
+	if err != nil || found == nil {
+		return there, err
+	}
+	there.picks = picksAmong(found.Chains)
+	for _, l := range listsAmong(found.Chains) {
 		held, err := nft.ReadMap(t.nft.Name, rules.RangesName(l))
 		if err != nil {
-			return nil, fmt.Errorf("read set %s: %w", rules.RangesName(l), err)
+			return there, fmt.Errorf("read set %s: %w", rules.RangesName(l), err)
 		}
-		all = append(all, plan.Ranges{List: l, Of: prefixes(held)})
+		there.lists = append(there.lists, plan.Ranges{List: l, Of: prefixes(held)})
 	}
-	return all, nil
+	return there, nil
 }
 
 // dropLists removes lists that nothing leads to any more, since the last transaction. A packet

@@ -1,12 +1,14 @@
 package capture
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/google/nftables"
 
+	"github.com/gridmesh/gridmesh/capture/dump"
 	"github.com/gridmesh/gridmesh/capture/nft"
 	"github.com/gridmesh/gridmesh/capture/plan"
 	"github.com/gridmesh/gridmesh/capture/rules"
@@ -57,24 +59,35 @@ func (t *kernelTable) addPicks(need []plan.Pick) (added []string, err error) {
 	return added, nil
 }
 
-// learn remembers chains and memories that were just written.
+// learn remembers chains and memories that were just written. Where others write too fast to
+// be told, nothing is known any more, and Repair lays the rules again.
 func (t *kernelTable) learn(names []string) error {
 	if len(names) == 0 || t.rules == nil {
 		return nil
 	}
+	apart, err := t.apart(names)
+	if errors.Is(err, dump.ErrTorn) {
+		t.rules = nil
+		return nil
+	}
+	maps.Copy(t.rules, apart)
+	return err
+}
+
+// apart is what the kernel says of them.
+func (t *kernelTable) apart(names []string) (map[string]string, error) {
 	if len(names) <= askedApart {
-		apart, err := t.conn.ApartOf(t.nft.Family, t.nft.Name, names)
-		maps.Copy(t.rules, apart)
-		return err
+		return t.conn.ApartOf(t.nft.Family, t.nft.Name, names)
 	}
 	found, err := t.found()
 	if err != nil || found == nil {
-		return err
+		return nil, err
 	}
+	list := make(map[string]string, len(names))
 	for _, name := range names {
-		t.rules[name] = found.Apart[name]
+		list[name] = found.Apart[name]
 	}
-	return nil
+	return list, nil
 }
 
 // layPicks collects chains as they are to be, and the memories that they write into.

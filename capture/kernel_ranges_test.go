@@ -83,8 +83,9 @@ func changeRanges(t *testing.T, ipv6 bool, ports, ranges int) (fastest time.Dura
 			if n := len(elements[rules.Limited.For(family)]); n != ports {
 				t.Errorf("%d pairs are guarded, want %d", n, ports)
 			}
-			lists, err := c.kernel.table.readLists()
+			there, err := c.kernel.table.chainsThere()
 			must(t, err)
+			lists := there.lists
 			if len(lists) != 1 || !slices.Equal(lists[0].Of, rangesOf(ipv6, i%2, ranges)) {
 				t.Errorf("change %d: %d lists: %v", i, len(lists), lists)
 			}
@@ -164,8 +165,9 @@ func TestServicesShareAList(t *testing.T) {
 		{map[string][]plan.KernelFrontend{"b/b": nil, "c/c": nil}, 0},
 	} {
 		must(t, c.setKernel(step.changed, false))
-		lists, err := c.kernel.table.readLists()
+		there, err := c.kernel.table.chainsThere()
 		must(t, err)
+		lists := there.lists
 		found, err := c.kernel.table.found()
 		must(t, err)
 		sets := 0
