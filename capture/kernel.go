@@ -143,7 +143,7 @@ func (c *Capture) setKernel(changed map[string][]plan.KernelFrontend, provisiona
 	if k.held, k.goal = unsure, synced; provisional {
 		k.goal = merged
 	} else {
-		k.earlier = nil
+		k.earlier, k.owed = nil, false
 	}
 	var err error
 	if was != synced || provisional {

@@ -28,7 +28,6 @@ func (k *kernelPath) putBack() error {
 	if k.earlier == nil {
 		return nil
 	}
-	k.owed = true
 	err := k.table.write(k.earlier.elements.anew(), k.earlier.chains, kernelChains{})
 	k.owed = err != nil
 	return err
@@ -36,8 +35,7 @@ func (k *kernelPath) putBack() error {
 
 // payBack puts back what is owed. Frontends that are served by now stay as they are.
 func (k *kernelPath) payBack() (paid bool, err error) {
-	if !k.owed || k.earlier == nil {
-		k.owed = false
+	if !k.owed {
 		return false, nil
 	}
 	have, err := readElements()

@@ -2,13 +2,17 @@ package node
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/node/nodetest"
+	"github.com/gridmesh/gridmesh/source"
 )
 
 // theAPIServer is where it answers, and theNode an address of the node.
@@ -143,6 +147,16 @@ func TestAClusterIPFarAwayThatWasServed(t *testing.T) {
 				giveState()
 				giveNotes()
 			},
+			"no state": func() {
+				must(t, os.Remove(filepath.Join(r.cfg.StateDir, source.StateFile)))
+				r.source.Publish(o.Snapshot())
+				r.mustStart(t)
+			},
+			"a damaged state": func() {
+				must(t, os.WriteFile(filepath.Join(r.cfg.StateDir, source.StateFile), []byte("damaged"), 0o600))
+				r.source.Publish(o.Snapshot())
+				r.mustStart(t)
+			},
 		} {
 			for range 2 {
 				r.stop()
@@ -197,6 +211,26 @@ func TestAClusterIPOfTheNodeAfterARestart(t *testing.T) {
 			})
 		}
 	}
+}
+
+// An address that the node is found to have later is judged by at once: nobody waits for the next change of a Service.
+func TestAClusterIPThatTheNodeIsFoundToHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{Pods: prefixes("10.244.1.0/24")}
+		r.capture.WithKernelPath()
+		r.mustStart(t)
+		o := webOnly()
+		o.Builder().SetServiceCIDRs(prefixes("10.96.0.0/16"))
+		o.Closed("tenant/mine", theNode.String(), map[string]string{"a-2": "10.244.2.9"})
+		r.publish(o)
+		after(time.Minute)
+		guarded(t, r, prefixes("10.96.0.0/16", theNode.String()+"/32")...)
+		r.capture.RememberIPs(capture.IPs{Homes: []netip.Addr{theNode}})
+		after(time.Minute)
+		guarded(t, r, prefixes("10.96.0.0/16")...)
+		r.wantServed(t, "found to be the node's", webFrontend)
+	})
 }
 
 // The API server's own Service has its address whatever range that is in; and where the only range of a family is

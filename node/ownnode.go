@@ -134,12 +134,13 @@ func (l *loop) setIPs() {
 	}
 }
 
-// noteIPs has it kept by which addresses the node is known, where it is by others.
+// noteIPs has it kept by which addresses the node is known, where it is by others, and judges by them.
 func (l *loop) noteIPs() {
 	if is := l.capture.IPs(); !is.Equal(l.ips) {
 		l.ips = is
 		l.log.Info("the node is known by other addresses: node ports are served at those of them that it has", obs.KeyIPs, slices.Concat(is.Said, is.Homes))
 		l.changed()
+		l.rejudgeRanges()
 	}
 }
 

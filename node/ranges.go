@@ -42,16 +42,17 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	}
 	switch {
 	case c.begun:
-	case l.restored == nil && l.unread.state != nil: // it may come yet
+	case l.restored == nil: // there is none, or it may come yet
 		c.ips.Before(nil, false, l.held)
-	case l.restored != nil:
+	default:
 		c.ips.Before(l.restored.Snapshot, len(l.restored.PodCIDRs) > 0, l.held)
-		l.held = nil
 		if !c.known { // what was believed without knowing the pods counts for less
 			c.base, c.known = l.restored.Snapshot.ServiceCIDRs, len(l.restored.PodCIDRs) > 0
 		}
 	}
-	c.begun = c.begun || l.restored != nil || l.unread.state == nil // else it may come yet
+	if c.begun = c.begun || l.restored != nil || l.unread.state == nil; c.begun {
+		l.held = nil
+	}
 	l.noteServers()
 	pods, servers := slices.Concat(l.pods, l.writtenPods()), servers(answered(l.servers), snap)
 	own, before := slices.Concat(pods, topology.NodesOwn), c.base

@@ -27,11 +27,13 @@ type answerer struct {
 	last time.Time
 }
 
-// serversKept are those of a run before. Where it did not say when they answered, they may have just now.
+// serversKept are those of a run before. Where it did not say when they answered, or that they will, by a clock that was
+// ahead, they may have just now.
 func serversKept(st *source.State) (list []answerer) {
+	now := time.Now()
 	for i, addr := range st.Servers {
-		last := time.Now()
-		if len(st.Answered) == len(st.Servers) {
+		last := now
+		if len(st.Answered) == len(st.Servers) && st.Answered[i] < now.Unix() {
 			last = time.Unix(st.Answered[i], 0)
 		}
 		list = append(list, answerer{addr, last})

@@ -222,6 +222,19 @@ func TestAServerThatAnsweredLongAgo(t *testing.T) {
 	}
 }
 
+// An answer that a clock ahead noted is none of the future: it ends as long after as any.
+func TestAnAnswerOfTheFuture(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	now := time.Now()
+	list := serversKept(&source.State{Servers: []netip.Addr{serverA, serverB}, Answered: []int64{now.Add(10 * year).Unix(), now.Unix()}})
+	for days := 1; days <= 31; days++ {
+		list = newestServers(list, []answerer{{serverB, now.Add(time.Duration(days) * serverNoted)}})
+	}
+	if got := answered(list); !slices.Equal(got, []netip.Addr{serverB}) {
+		t.Errorf("after 31 days there are %v", got)
+	}
+}
+
 // One that answers goes on as one, and the state file is written for it once a day.
 func TestAServerThatGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
