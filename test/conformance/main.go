@@ -63,5 +63,10 @@ func expectations() string {
 	return filepath.Join(edge.Root(), "test", "conformance", "expected.txt")
 }
 
+// leftOut is the list of those that are not run.
+func leftOut() string {
+	return filepath.Join(edge.Root(), "test", "conformance", "left-out.txt")
+}
+
 // results is where everything of a run is kept.
 func results() string { return filepath.Join(edge.Root(), "bin", "conformance") }

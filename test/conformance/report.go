@@ -84,6 +84,19 @@ func readExpectations() ([]score.Expectation, error) {
 	return list, nil
 }
 
+func readLeftOut() ([]score.LeftOut, error) {
+	f, err := os.Open(leftOut())
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, err := score.ReadLeftOut(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", leftOut(), err)
+	}
+	return list, nil
+}
+
 // readResults reads each proxy's outcomes. A proxy that was not run has none,
 // which Compare finds.
 func readResults(dir string) (score.Results, error) {

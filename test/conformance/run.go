@@ -153,6 +153,14 @@ func (o *options) specs(ctx context.Context) (list []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	left, err := readLeftOut()
+	if err != nil {
+		return nil, err
+	}
+	network := slices.DeleteFunc(slices.Clone(all), func(spec string) bool { return !strings.HasPrefix(spec, suite) })
+	if err := score.Unexplained(network, expected, left); err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", expectations(), leftOut(), err)
+	}
 	for _, e := range expected {
 		if !slices.Contains(all, e.Spec) {
 			return nil, fmt.Errorf("%s: Kubernetes has no spec %q", expectations(), e.Spec)

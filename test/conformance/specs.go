@@ -20,6 +20,9 @@ import (
 
 func program() string { return filepath.Join(edge.Root(), "bin", "e2e.test") }
 
+// suite begins the names of the specs that are explained one by one.
+const suite = "[sig-network] "
+
 // listed is a line of the program's list: where a spec is, and its name.
 var listed = regexp.MustCompile(`^    \S+\.go:\d+: (.+)$`)
 
@@ -57,7 +60,7 @@ func alone(spec string) bool {
 func fileName(spec string) string {
 	sum := fnv.New32a()
 	sum.Write([]byte(spec))
-	words := strings.FieldsFunc(strings.TrimPrefix(spec, "[sig-network] "), func(r rune) bool {
+	words := strings.FieldsFunc(strings.TrimPrefix(spec, suite), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
 	})
 	name := strings.Join(words, "-")

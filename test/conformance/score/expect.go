@@ -74,7 +74,7 @@ func Markdown(list []Expectation) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "| spec | %s | why |\n|---|%s---|\n", strings.Join(Proxies, " | "), strings.Repeat("---|", len(Proxies)))
 	for _, e := range list {
-		fmt.Fprintf(&out, "| %s |", strings.ReplaceAll(strings.TrimPrefix(e.Spec, "[sig-network] "), "|", `\|`))
+		fmt.Fprintf(&out, "| %s |", cell(e.Spec))
 		for _, proxy := range Proxies {
 			fmt.Fprintf(&out, " %s |", e.States[proxy])
 		}

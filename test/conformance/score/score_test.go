@@ -158,3 +158,27 @@ gridmesh, failed: b
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// A spec is run, or left out for a reason, and nothing else.
+func TestUnexplained(t *testing.T) {
+	run := []Expectation{{Spec: "a"}, {Spec: "b"}}
+	for _, c := range []struct {
+		left string
+		want string // part of the error; "" for none
+	}{
+		{"c # no cloud", ""},
+		{"# c is none\n", "c is neither run nor left out"},
+		{"c # no cloud\nb # no cloud", "b is run, and left out"},
+		{"c # no cloud\nd # no cloud", "d is left out, and Kubernetes has no such spec"},
+		{"c", "line 1: c: say why"},
+		{"c # no cloud\nc # no cloud", "line 2: c is there twice"},
+	} {
+		left, err := ReadLeftOut(strings.NewReader(c.left))
+		if err == nil {
+			err = Unexplained([]string{"a", "b", "c"}, run, left)
+		}
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%q: %v, want %q", c.left, err, c.want)
+		}
+	}
+}
