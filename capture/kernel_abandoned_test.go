@@ -105,6 +105,63 @@ func TestWhoWaitsIsServedByTheKernel(t *testing.T) {
 	}
 }
 
+// Who tries again between the switch and the look at conntrack waits on: what conntrack still knows no NAT translates,
+// and at its frontend's address the guard would refuse it.
+func TestWhoTriesAgainBeforeItIsForgottenWaits(t *testing.T) {
+	t.Parallel()
+	l, to, from := behindEnvoy(t)
+	l.hangs(t)
+	look, forget := make(chan struct{}), l.flows.abandoned.forget
+	l.flows.abandoned.forget = func(ctx context.Context, conn *nl.Conn, e envoys) (bool, error) {
+		select {
+		case <-look:
+			return forget(ctx, conn, e)
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+	const each = 4 // of which two or so are in a port's queue, and stay there
+	answers := make(chan string, each*len(from))
+	for name, ns := range from {
+		for range each {
+			go func() {
+				conn, answer := dial(t, ns, "tcp", "", to, 8*time.Second)
+				if conn != nil {
+					_ = conn.Close()
+				}
+				answers <- name + ": " + answer
+			}()
+		}
+	}
+	l.untilSYNs(t, to, len(from)*each/2)
+	must(t, l.EnvoyAbsent(true))
+	retried := time.After(2500 * time.Millisecond) // they try again after a second, and after three
+	left := cap(answers)
+	for waiting := true; waiting; {
+		select {
+		case answer := <-answers:
+			t.Errorf("while nobody looked: %s", answer)
+			left--
+		case <-retried:
+			waiting = false
+		}
+	}
+	close(look)
+	served := 0
+	for ; left > 0; left-- {
+		answer := <-answers
+		if strings.Contains(answer, "refused") {
+			t.Error(answer)
+		}
+		if strings.Contains(answer, ": b ") {
+			served++
+		}
+	}
+	if t.Logf("%d of %d are served", served, cap(answers)); served < cap(answers)/2 {
+		t.Errorf("only %d of %d are served", served, cap(answers))
+	}
+}
+
 // An Envoy that hangs ends what it holds when it is killed, long after the switch: its
 // clients' ports are served after the next look, and not when conntrack forgets them by itself,
 // which is after ten seconds on a node, and here after an hour.

@@ -92,6 +92,9 @@ func stateTerm(t rules.Term) exprs {
 		return masked(ct(expr.CtKeySTATE), rules.NotEqual, 0, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)
 	case rules.New:
 		return masked(ct(expr.CtKeySTATE), rules.NotEqual, 0, expr.CtStateBitNEW)
+	case rules.Confirmed:
+		const ipsConfirmed = 1 << 3 // linux/netfilter/nf_conntrack_common.h
+		return masked(ct(expr.CtKeySTATUS), rules.NotEqual, 0, ipsConfirmed)
 	case rules.Original:
 		return exprs{ct(expr.CtKeyDIRECTION), equal(0)}
 	case rules.Reply:

@@ -66,6 +66,7 @@ func (t Mark) apply(w *walker) outcome    { return t.Op.compare(w.Packet.Mark&t.
 func (t CtMark) apply(w *walker) outcome  { return t.Op.compare(w.Packet.CtMark&t.Mask, t.Value) }
 func (Tracked) apply(w *walker) outcome   { return when(w.Packet.Tracked) }
 func (New) apply(w *walker) outcome       { return when(!w.Packet.Tracked) }
+func (Confirmed) apply(w *walker) outcome { return when(w.Packet.Tracked || w.Packet.Again) }
 func (Original) apply(w *walker) outcome  { return when(!w.Packet.Reply) }
 func (Reply) apply(w *walker) outcome     { return when(w.Packet.Reply) }
 func (NotDNATed) apply(w *walker) outcome { return when(!w.redirected) }

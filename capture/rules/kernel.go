@@ -215,12 +215,17 @@ func openFlows(cfg plan.Config) []Rule {
 }
 
 // passEnvoy leaves new connections to the kernel path while Envoy is absent, where more
-// matches, too.
-func passEnvoy(cfg plan.Config, more ...Term) []Rule {
+// matches, too. One that Envoy did not answer before has to wait until conntrack forgets it
+// (Capture.EnvoyAbsent): NAT translates no second packet, and the guard would refuse it.
+func passEnvoy(cfg plan.Config, more ...Term) (list []Rule) {
 	if cfg.Kernel == nil {
 		return nil
 	}
-	return []Rule{slices.Concat(Rule{New{}, InAbsent{}}, more, Rule{Return})}
+	absent := slices.Concat(Rule{New{}, InAbsent{}}, more)
+	for _, f := range Families {
+		list = append(list, slices.Concat(absent, Rule{Confirmed{}, Is{f}, L4{topology.TCP}, Frontend{f, Serve}, Counter{}, Drop}))
+	}
+	return append(list, slices.Concat(absent, Rule{Return}))
 }
 
 // nobodyListens ends the way of what Envoy did not take. The host's own packets

@@ -31,6 +31,11 @@ func TestCaptureLeavesToTheKernel(t *testing.T) {
 		"the host, absent":              {Packet{Src: hostV4, To: web, Local: true, Absent: true}, Refused},
 		"open with Envoy, absent":       {Packet{Src: podV4, To: web, Absent: true, Tracked: true}, ToEnvoy},
 		"the host, with Envoy, absent":  {Packet{Src: hostV4, To: web, Local: true, Absent: true, Tracked: true}, ToEnvoy},
+		"tries again":                   {Packet{Src: podV4, To: web, Again: true}, ToEnvoy},
+		"tries again, absent":           {Packet{Src: podV4, To: web, Absent: true, Again: true}, Dropped},
+		"the host, again, absent":       {Packet{Src: hostV4, To: web, Local: true, Absent: true, Again: true}, Dropped},
+		"translated, again, absent":     {Packet{Src: podV4, To: frontend("10.244.9.9:80", topology.TCP), Absent: true, Again: true, DNATed: true}, Passed},
+		"no Service's, again, absent":   {Packet{Src: podV4, To: frontend("192.0.2.77:80", topology.TCP), Absent: true, Again: true}, Passed},
 		"the mark's route is gone":      {Packet{Src: podV4, To: web, Astray: true}, Refused},
 		"its destination is translated": {Packet{Src: podV4, To: frontend("192.0.2.1:80", topology.TCP), DNATed: true, Awaited: true}, Passed},
 	} {
@@ -49,7 +54,7 @@ func TestCaptureLeavesToTheKernel(t *testing.T) {
 func TestKernelOff(t *testing.T) {
 	for _, cfg := range []plan.Config{config(), kept()} {
 		text := Inet(cfg).String()
-		for _, word := range []string{DNATed{}.String(), InAbsent{}.String(), FromLo{}.String(), "set " + Absent} {
+		for _, word := range []string{DNATed{}.String(), Confirmed{}.String(), InAbsent{}.String(), FromLo{}.String(), "set " + Absent} {
 			if strings.Contains(text, word+"\n") || strings.Contains(text, word+" ") {
 				t.Errorf("%q is among the rules", word)
 			}

@@ -79,6 +79,8 @@ type (
 	Tracked struct{}
 	// New matches what may begin a connection: nothing has answered it yet.
 	New struct{}
+	// Confirmed matches what belongs to a flow that conntrack has since an earlier packet: NAT chose for that one.
+	Confirmed struct{}
 	// Original matches what goes the way of the connection's first packet.
 	Original struct{}
 	// Reply matches what answers it.
@@ -190,6 +192,7 @@ func (t Mark) String() string    { return masked("meta mark", t.Op, t.Value, t.M
 func (t CtMark) String() string  { return masked("ct mark", t.Op, t.Value, t.Mask) }
 func (Tracked) String() string   { return "ct state established,related" }
 func (New) String() string       { return "ct state new" }
+func (Confirmed) String() string { return "ct status confirmed" }
 func (Original) String() string  { return "ct direction original" }
 func (Reply) String() string     { return "ct direction reply" }
 func (NotDNATed) String() string { return "ct status ! dnat" }

@@ -18,6 +18,7 @@ type Packet struct {
 	Bridged  bool              // it comes in over a bridge that pods hang on
 	Mark     uint32
 	Tracked  bool // conntrack saw its connection begin
+	Again    bool // conntrack has its connection, which nobody has answered: it was sent before
 	Reply    bool // it goes against the way of the connection's first packet
 	CtMark   uint32
 	Dest     MAC  // the frame's
@@ -184,7 +185,7 @@ func (w *walker) hook(at Point) outcome {
 	for _, t := range w.tables {
 		for i := range t.Chains {
 			c := &t.Chains[i]
-			if c.Hook == nil || c.Hook.Point != at || c.Hook.Type == NAT && w.Packet.Tracked {
+			if c.Hook == nil || c.Hook.Point != at || c.Hook.Type == NAT && (w.Packet.Tracked || w.Packet.Again) {
 				continue
 			}
 			chains = append(chains, base{c, t})
