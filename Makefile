@@ -58,7 +58,7 @@ AT_ONCE       ?= 2
 # (docs/testing.md, "What make long runs"): make long runs them.
 LONG := TestMigration TestHealDarkensNoUnit TestTheControllerInstallsPolicies TestWhatShieldPoliciesCost TestWhatShieldsWhileAnAPIServerStarts TestWebhookRotatesUnderLoad \
 	TestGridsAmongOthers TestWithoutGridsNothingDiffers TestGridMadeAnewUnheard TestGridsAndWhoElseWrites \
-	TestDeployedOnRealNodes TestKilledRealLeavesNothing TestKilledLeavesNothing \
+	TestDeployedOnRealNodes TestAnAgentThatRanForLongComesBack TestKilledRealLeavesNothing TestKilledLeavesNothing \
 	TestUplinkOfTheWholeUnit TestANodeThatItsUnitDoesNotSee TestTheVoteIsHeard \
 	TestPoliciesThatComeWhileConnectionsRun TestOnePodDoesNotTakeAllConnections TestMoreEndpointsThanEnvoyMayHold TestABurstIsClosedAgain
 # A machine of one core needs most of it; a quiet one of two a fifth.
@@ -191,9 +191,9 @@ conformance-check: ## say what this machine lacks for conformance, before anythi
 	@$(BIN)/conformance-run check
 
 conformance: ARCHS = $(shell $(GO) env GOARCH)
-conformance: conformance-check build images kube envoy conformance-programs ## Kubernetes' own network specs with kube-proxy and gridmesh, side by side (FOCUS, RESUME=1, PROXIES; needs root and containerd; not in "make test")
+conformance: conformance-check build images kube envoy conformance-programs ## Kubernetes' own network specs with kube-proxy and gridmesh, side by side (FOCUS, SKIP, NODES, RESUME=1, PROXIES; needs root and containerd; not in "make test")
 	@status=0; for proxy in $(or $(PROXIES),kube-proxy gridmesh gridmesh-envoy gridmesh-kernel); do \
-		$(BIN)/conformance-run run --proxy $$proxy $(if $(FOCUS),--focus '$(FOCUS)') $(if $(RESUME),--resume) || status=$$?; \
+		$(BIN)/conformance-run run --proxy $$proxy $(if $(FOCUS),--focus '$(FOCUS)') $(if $(SKIP),--skip '$(SKIP)') $(if $(NODES),--nodes $(NODES)) $(if $(RESUME),--resume) || status=$$?; \
 		if [ $$status = 130 ]; then exit 130; fi; done; \
 	$(BIN)/conformance-run report $(if $(PROXIES),--proxies '$(subst $(space),$(comma),$(strip $(PROXIES)))') $(if $(FOCUS),--focus '$(FOCUS)') || status=1; exit $$status
 

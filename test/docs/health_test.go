@@ -28,7 +28,7 @@ func TestHealthComponentsBuild(t *testing.T) {
 			mounted[m.Name] = true
 		}
 		for _, v := range spec.Volumes {
-			if !mounted[v.Name] || v.HostPath == nil {
+			if !mounted[v.Name] || v.Secret != nil {
 				t.Errorf("%s: volume %+v", components, v)
 			}
 		}

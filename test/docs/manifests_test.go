@@ -261,3 +261,53 @@ func TestComponentsAddFlags(t *testing.T) {
 		t.Errorf("with the patch of docs/install.md they are %q", got)
 	}
 }
+
+// A kubelet forgets what is a container's environment alone, and starts no container of it again without a cloud
+// (TestAnAgentThatRanForLongComesBack): what is on nodes mounts it, too.
+func TestEnvironmentsAreMounted(t *testing.T) {
+	asked := 0
+	for _, o := range overlay(t, kustomization+"components: [../deploy/metrics, ../deploy/health, ../deploy/admission, ../deploy/take-over]\n") {
+		if o.Kind != "DaemonSet" {
+			continue
+		}
+		spec := o.Spec.Template.Spec
+		mounted := func(c corev1.Container, name string) bool {
+			return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
+				of := v.ConfigMap != nil && v.ConfigMap.Name == name || v.Secret != nil && v.Secret.SecretName == name
+				return of && slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name })
+			})
+		}
+		for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+			for _, name := range environment(c) {
+				if asked++; !mounted(c, name) {
+					t.Errorf("%s, container %s: %s is its environment's alone", o.Name, c.Name, name)
+				}
+			}
+		}
+	}
+	if asked == 0 {
+		t.Error("no environment is of a ConfigMap")
+	}
+}
+
+// environment are the ConfigMaps and Secrets that a container's is of.
+func environment(c corev1.Container) (names []string) {
+	for _, e := range c.Env {
+		switch from := e.ValueFrom; {
+		case from == nil:
+		case from.ConfigMapKeyRef != nil:
+			names = append(names, from.ConfigMapKeyRef.Name)
+		case from.SecretKeyRef != nil:
+			names = append(names, from.SecretKeyRef.Name)
+		}
+	}
+	for _, e := range c.EnvFrom {
+		switch {
+		case e.ConfigMapRef != nil:
+			names = append(names, e.ConfigMapRef.Name)
+		case e.SecretRef != nil:
+			names = append(names, e.SecretRef.Name)
+		}
+	}
+	return names
+}

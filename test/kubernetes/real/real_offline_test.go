@@ -139,3 +139,61 @@ func forgets(t *testing.T, n *cluster.Node) {
 	conn.FlushRuleset()
 	must(t, conn.Flush())
 }
+
+// Kubelets stop to watch a ConfigMap that no container was started with for five minutes, unless it is mounted, and
+// without a cloud they cannot ask anew. What deploy/ needs is mounted: an agent that ran for long comes back.
+func TestAnAgentThatRanForLongComesBack(t *testing.T) {
+	needReal(t)
+	deployed(t)
+	a := deploy(t, "inside", 8080, false)
+	served(t, a, a)
+	n, unit := c.Nodes["a-1"], c.Lab.Unit("a")
+	must(t, c.Apply(strings.ReplaceAll(forgettable, "NODE", n.Name)))
+	t.Cleanup(func() {
+		_, err := c.Kubectl("delete", "--ignore-not-found", "pod/forgettable", "configmap/forgettable")
+		must(t, err)
+	})
+	pods, err := c.WaitPods(patient(t), "default", "app=forgettable", 1)
+	must(t, err)
+	const forgotten = 5*time.Minute + time.Minute // kubelet looks once a minute
+	time.Sleep(forgotten + 15*time.Second)
+	t.Cleanup(func() { must(t, unit.HealUplink()) })
+	must(t, unit.CutUplink())
+	pids, err := n.PodProcesses(string(pods[0].UID), "lab-worker")
+	must(t, err)
+	if len(pids) != 1 {
+		t.Fatalf("the pod of the control runs as %v", pids)
+	}
+	must(t, syscall.Kill(pids[0], syscall.SIGKILL))
+	killed := time.Now()
+	for _, program := range programs {
+		startedAgain(t, n, program)
+	}
+	t.Logf("agent, Envoy and DNS run again after %s", time.Since(killed).Round(10*time.Millisecond))
+	servedOn(t, n.Name, a, a)
+	resolves(t, a, n.Name)
+	if now, err := n.PodProcesses(string(pods[0].UID), "lab-worker"); err != nil || len(now) > 0 {
+		t.Errorf("the control, whose ConfigMap is not mounted, runs again as %v, %v: nothing was forgotten", now, err)
+	}
+}
+
+// forgettable is a pod whose ConfigMap is its environment's alone.
+const forgettable = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: forgettable}
+data: {key: value}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: forgettable, labels: {app: forgettable}}
+spec:
+  nodeName: NODE
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: app
+    image: gridmesh.test/app:1
+    imagePullPolicy: Never
+    args: ["8080"]
+    env: [{name: KEY, valueFrom: {configMapKeyRef: {name: forgettable, key: key}}}]
+`
