@@ -148,11 +148,6 @@ func TestChartIsTheKustomization(t *testing.T) {
 				`{op: replace, path: /spec/template/spec/initContainers/0/args/3, value: --envoy-heap-limit=900}`) +
 				strings.TrimPrefix(patch("DaemonSet", "gridmesh-dns", `{op: replace, path: /spec/template/spec/containers/0/resources/requests/cpu, value: 1}`), "patches:\n"),
 		},
-		"the webhook": {
-			"admission: {enabled: true}\nimages: {admission: registry.example/admission:v1}\nresources: {admission: {limits: {memory: 1Gi}}}\n",
-			"components: [../deploy/admission]\nimages: [{name: gridmesh/admission, newName: registry.example/admission, newTag: v1}]\n" +
-				patch("Deployment", "gridmesh-admission", `{op: replace, path: /spec/template/spec/containers/0/resources/limits/memory, value: 1Gi}`),
-		},
 		"a unit key": {
 			"controller: {notOnNodesWith: [unit]}\n",
 			patch("Deployment", "gridmesh-controller", `{op: add, path: /spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions/-, value: {key: unit, operator: DoesNotExist}}`),

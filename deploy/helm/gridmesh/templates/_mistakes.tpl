@@ -91,6 +91,16 @@ close-on-move conntrack-tcp-be-liberal verbose
 - envoyHeapLimit: {{ int $values.envoyHeapLimit }} MiB are not below resources.envoy.limits.memory, {{ . }}, and Envoy would be killed before it ends connections; lower the one, or raise the other
 {{- end }}
 {{- end }}
+{{- $health := $values.health }}
+{{- if and $values.admission.enabled (not $health.enabled) }}
+- admission.enabled: the webhook shields the nodes that node health names, and without it nobody ever; set health.enabled and health.unitKey, too (docs/health.md)
+{{- end }}
+{{- if and $health.enabled (not $health.unitKey) }}
+- health.unitKey: is empty; give the label whose value is a node's unit, as unit (docs/health.md)
+{{- end }}
+{{- if and (or $health.enabled $values.admission.enabled) (not $values.controller.enabled) }}
+- controller.enabled: the controller keeps the list of nodes that are shielded; set it to true, or health.enabled and admission.enabled to false
+{{- end }}
 {{- $flags := regexSplit "\\s+" (include "gridmesh.flags" .) -1 }}
 {{- $switches := regexSplit "\\s+" (include "gridmesh.switches" .) -1 }}
 {{- range $values.agentArgs }}
