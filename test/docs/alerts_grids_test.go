@@ -59,3 +59,25 @@ func TestAlertsWithoutAController(t *testing.T) {
 		t.Error("GridmeshControllerWithoutLeader does not tell of the component")
 	}
 }
+
+// A grid that is invalid is told, once: not beside the alert about units in which it is
+// refused, which are why it is invalid then.
+func TestInvalidGridsAreTold(t *testing.T) {
+	for _, g := range find(t, decode(t, read(t, "deploy/monitoring/rules.yaml")), "PrometheusRule", "gridmesh").Spec.Groups {
+		for _, r := range g.Rules {
+			if !strings.Contains(r.Expr, `gridmesh_grid_state{state="invalid"}`) {
+				continue
+			}
+			if want := `gridmesh_grid_state{state="invalid"} > 0 unless on (kind, namespace, name) gridmesh_grid_units{state="refused"} > 0`; r.Expr != want || r.For != "15m" || g.Name != "gridmesh-grids" {
+				t.Errorf("%s of %s: %s for %s", r.Alert, g.Name, r.Expr, r.For)
+			}
+			for _, label := range []string{"kind", "namespace", "name"} {
+				if !strings.Contains(r.Annotations["summary"], "$labels."+label) {
+					t.Errorf("%s does not name the grid's %s: %s", r.Alert, label, r.Annotations["summary"])
+				}
+			}
+			return
+		}
+	}
+	t.Error("no alert asks for grids that are invalid")
+}
