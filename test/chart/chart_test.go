@@ -27,7 +27,7 @@ func TestChartIsGenerated(t *testing.T) {
 	}
 }
 
-// Each manifest of the kustomization is in the chart, and of its components' the webhook's.
+// Each manifest of the kustomization is in the chart, and of its components' node health's and the webhook's.
 func TestChartHasEveryManifest(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "deploy/kustomization.yaml"))
 	if err != nil {
@@ -35,7 +35,7 @@ func TestChartHasEveryManifest(t *testing.T) {
 	}
 	_, list, _ := strings.Cut(string(text), "resources: [")
 	list, _, _ = strings.Cut(list, "]")
-	names := append(strings.Split(list, ", "), "admission/admission.yaml")
+	names := append(strings.Split(list, ", "), "health/health.yaml", "admission/admission.yaml")
 	for _, name := range names {
 		if _, ok := places[name]; !ok {
 			t.Errorf("deploy/%s is not in the chart", name)

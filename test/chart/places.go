@@ -65,13 +65,26 @@ kind: DaemonSet
 		{"# gridmesh-controller: two", "{{- if .Values.controller.enabled }}\n# gridmesh-controller: two"},
 		image("controller"),
 		notOnNodesWith,
+		{
+			"args: [--secure-metrics-bind-address=0.0.0.0:10359]\n",
+			`args: [--secure-metrics-bind-address=0.0.0.0:10359{{ if .Values.health.enabled }}, {{ printf "--health-unit-key=%s" .Values.health.unitKey | quote }}{{ end }}]` + "\n",
+		},
 		{"resources: {requests: {cpu: 20m, memory: 64Mi}, limits: {memory: 1Gi}}\n", "resources: {{ toJson .Values.resources.controller }}\n{{- end }}\n"},
+	},
+	// The daemon is on every node, whichever gridmesh serves: who is not asked does not vote.
+	"health/health.yaml": {
+		{"# gridmesh-health on every node", "{{- if .Values.health.enabled }}\n# gridmesh-health on every node"},
+		{"change it to yours, here and in\n# deploy/health/kustomization.yaml. The nodes", "the value\n# health.unitKey. The nodes"},
+		image("health"),
+		{"            - --unit-key=unit\n", `            - {{ printf "--unit-key=%s" .Values.health.unitKey | quote }}` + "\n"},
+		resources("health", "{requests: {cpu: 10m, memory: 32Mi}, limits: {memory: 100Mi}}"),
+		{endOfHealth, endOfHealth + "{{- end }}\n"},
 	},
 	"admission/admission.yaml": {
 		{"# gridmesh-admission: two", "{{- if .Values.admission.enabled }}\n# gridmesh-admission: two"},
 		image("admission"), notOnNodesWith,
 		resources("admission", "{requests: {cpu: 10m, memory: 32Mi}, limits: {memory: 256Mi}}"),
-		{lastLine, lastLine + "{{- end }}\n"},
+		{endOfAdmission, endOfAdmission + "{{- end }}\n"},
 	},
 	"dns.yaml": {
 		{"{name: CLUSTER_DOMAIN, value: cluster.local}", "{name: CLUSTER_DOMAIN, value: {{ .Values.clusterDomain | quote }}}"},
@@ -90,8 +103,11 @@ const mistakes = `{{- with include "gridmesh.mistakes" . | trim }}
 {{- end }}
 `
 
-// lastLine is the end of the webhook's manifest.
-const lastLine = "          oldObject.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')\n"
+// The ends of the manifests of components, which are there where a value says so.
+const (
+	endOfAdmission = "          oldObject.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')\n"
+	endOfHealth    = "        - {name: told, hostPath: {path: /run/gridmesh/health, type: DirectoryOrCreate}}\n"
+)
 
 var (
 	notOnNodesWith = place{

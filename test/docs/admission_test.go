@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -28,5 +29,22 @@ func TestAdmissionComponentsBuild(t *testing.T) {
 		if strings.Contains(o.Name, "admission") {
 			t.Errorf("deploy/ alone has %s %s", o.Kind, o.Name)
 		}
+	}
+}
+
+// What the page has to be written into a kustomization shields somebody: the controller
+// keeps the list that the webhook goes by.
+func TestAdmissionAsWrittenHasAShield(t *testing.T) {
+	blocks := fence.FindAllStringSubmatch(section(t, "docs/admission.md", "Install it"), -1)
+	i := slices.IndexFunc(blocks, func(b []string) bool { return strings.HasPrefix(b[2], "components: ") })
+	if i < 0 {
+		t.Fatal("docs/admission.md has no components")
+	}
+	objects := overlay(t, kustomization+blocks[i][2])
+	find(t, objects, "Deployment", "gridmesh-admission")
+	find(t, objects, "DaemonSet", "gridmesh-health")
+	args := find(t, objects, "Deployment", "gridmesh-controller").Spec.Template.Spec.Containers[0].Args
+	if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--health-unit-key=") }) {
+		t.Errorf("the controller has %q", args)
 	}
 }

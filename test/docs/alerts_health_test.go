@@ -2,7 +2,6 @@ package docs
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -12,9 +11,10 @@ import (
 func TestHealthIsScraped(t *testing.T) {
 	watched := overlay(t, kustomization+"components: [../deploy/monitoring, ../deploy/health, ../deploy/admission, ../deploy/monitoring/health]\n")
 	c := find(t, watched, "DaemonSet", "gridmesh-health").Spec.Template.Spec.Containers[0]
-	if len(c.Ports) != 1 || c.Ports[0].Name != "metrics" || !slices.Contains(c.Args, "--metrics-bind-address=$(METRICS_IP):10362") {
+	if len(c.Ports) != 1 || c.Ports[0].Name != "metrics" {
 		t.Errorf("gridmesh-health has ports %v, flags %q", c.Ports, c.Args)
 	}
+	atNodesAddress(t, metricsFlag(t, watched, "gridmesh-health"), "$(METRICS_IP)", "10362")
 	find(t, watched, "PodMonitor", "gridmesh-health")
 	find(t, watched, "ServiceMonitor", "gridmesh-admission")
 	jobs := map[string]bool{"gridmesh/gridmesh-health": true, find(t, watched, "Service", "gridmesh-admission-metrics").Name: true}

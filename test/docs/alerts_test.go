@@ -3,6 +3,7 @@ package docs
 import (
 	"encoding/json"
 	"maps"
+	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -47,10 +48,12 @@ func wantMetrics(t *testing.T, watched []object) {
 			t.Errorf("%s: METRICS_IP is not the node's: %+v", name, c.Env)
 		}
 	}
-	agent := find(t, watched, "DaemonSet", "gridmesh-agent").Spec.Template.Spec.Containers[0]
-	if !slices.Contains(agent.Args, "--metrics-bind-address=$(METRICS_IP):10249") {
-		t.Errorf("the agent's flags are %q", agent.Args)
+	atNodesAddress(t, metricsFlag(t, watched, "gridmesh-agent"), "$(METRICS_IP)", "10249")
+	at := regexp.MustCompile(`(?m)^\s+prometheus (\S+)$`).FindStringSubmatch(find(t, watched, "ConfigMap", "gridmesh-dns").Data["Corefile"])
+	if at == nil {
+		t.Fatal("the Corefile has no prometheus")
 	}
+	atNodesAddress(t, at[1], "{$METRICS_IP}", "9253")
 	named := 0
 	for _, p := range find(t, watched, "Deployment", "gridmesh-controller").Spec.Template.Spec.Containers[0].Ports {
 		if p.Name == "metrics" && p.ContainerPort == 10359 {
@@ -68,6 +71,30 @@ func wantMetrics(t *testing.T, watched []object) {
 	for _, r := range find(t, watched, "Role", "gridmesh-metrics").Rules {
 		if !slices.Equal(r.Verbs, []string{"get", "list", "watch"}) {
 			t.Errorf("of %v Prometheus may %v", r.Resources, r.Verbs)
+		}
+	}
+}
+
+// metricsFlag is where a DaemonSet's program has its metrics.
+func metricsFlag(t *testing.T, watched []object, name string) string {
+	t.Helper()
+	args := find(t, watched, "DaemonSet", name).Spec.Template.Spec.Containers[0].Args
+	for _, a := range args {
+		if at, ok := strings.CutPrefix(a, "--metrics-bind-address="); ok {
+			return at
+		}
+	}
+	t.Fatalf("%s has no metrics: %q", name, args)
+	return ""
+}
+
+// atNodesAddress wants an address and a port with the variable in it, of whichever family
+// the node's first address is.
+func atNodesAddress(t *testing.T, at, variable, wantPort string) {
+	t.Helper()
+	for _, ip := range []string{"10.0.0.1", "fd00::5"} {
+		if host, port, err := net.SplitHostPort(strings.ReplaceAll(at, variable, ip)); err != nil || host != ip || port != wantPort {
+			t.Errorf("%s on the node %s: %q, %q, %v", at, ip, host, port, err)
 		}
 	}
 }

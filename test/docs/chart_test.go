@@ -148,11 +148,6 @@ func TestChartIsTheKustomization(t *testing.T) {
 				`{op: replace, path: /spec/template/spec/initContainers/0/args/3, value: --envoy-heap-limit=900}`) +
 				strings.TrimPrefix(patch("DaemonSet", "gridmesh-dns", `{op: replace, path: /spec/template/spec/containers/0/resources/requests/cpu, value: 1}`), "patches:\n"),
 		},
-		"the webhook": {
-			"admission: {enabled: true}\nimages: {admission: registry.example/admission:v1}\nresources: {admission: {limits: {memory: 1Gi}}}\n",
-			"components: [../deploy/admission]\nimages: [{name: gridmesh/admission, newName: registry.example/admission, newTag: v1}]\n" +
-				patch("Deployment", "gridmesh-admission", `{op: replace, path: /spec/template/spec/containers/0/resources/limits/memory, value: 1Gi}`),
-		},
 		"a unit key": {
 			"controller: {notOnNodesWith: [unit]}\n",
 			patch("Deployment", "gridmesh-controller", `{op: add, path: /spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions/-, value: {key: unit, operator: DoesNotExist}}`),
@@ -289,6 +284,14 @@ func TestChartRefusesMistakes(t *testing.T) {
 		"services among the pods":        {without("serviceCIDRs") + "serviceCIDRs: [10.245.0.0/16, 10.244.7.0/25]\n", "serviceCIDRs: 10.244.7.0/25 overlaps"},
 		"likewise of IPv6":               {without("serviceCIDRs") + "serviceCIDRs: ['fd00:244:0:96::/112']\n", "serviceCIDRs: fd00:244:0:96::/112 overlaps fd00:244::/32"},
 		"an address that is too long":    {without("serviceCIDRs") + "serviceCIDRs: ['fd00:1:2:3:4:5:6:7:8/112']\n", "serviceCIDRs: fd00:1:2:3:4:5:6:7:8/112 is no range"},
+		"services without their ::":      {without("serviceCIDRs") + "serviceCIDRs: ['fd00:96/112']\n", "serviceCIDRs: fd00:96/112 is no range"},
+		"pods without theirs":            {without("podCIDRs") + "podCIDRs: ['fd00:244/32']\n", "podCIDRs: fd00:244/32 is no range"},
+		"an API server without it":       {without("apiServer") + "apiServer: {host: 'fd00:1:'}\n", "apiServer.host: fd00:1: is no address"},
+		"a DNS without it":               {without("clusterDNS") + "clusterDNS: 'fd00:a'\n", "clusterDNS: fd00:a is no address"},
+		"two of them":                    {without("clusterDNS") + "clusterDNS: 'fd00::1::a'\n", "clusterDNS: fd00::1::a is no address"},
+		"one colon too many":             {without("clusterDNS") + "clusterDNS: 'fd00:::a'\n", "clusterDNS: fd00:::a is no address"},
+		"a group of five":                {without("clusterDNS") + "clusterDNS: 'fd00::12345'\n", "clusterDNS: fd00::12345 is no address"},
+		":: that is of nothing":          {without("clusterDNS") + "clusterDNS: '1:2:3:4::5:6:7:8'\n", "clusterDNS: 1:2:3:4::5:6:7:8 is no address"},
 		"two ranges of IPv4":             {without("podCIDRs") + "podCIDRs: [10.244.0.0/16, 10.245.0.0/16]\n", "podCIDRs: 10.244.0.0/16 and 10.245.0.0/16 are of one family"},
 		"two ranges of IPv6":             {without("podCIDRs") + "podCIDRs: ['fd00:1::/64', 'fd00:2::/64']\n", "are of one family"},
 		"an API server at a ClusterIP":   {without("apiServer") + "apiServer: {host: 10.96.255.1}\n", "apiServer.host: 10.96.255.1 is in 10.96.0.0/16 of serviceCIDRs"},
@@ -319,6 +322,8 @@ func TestChartTakesWhatFits(t *testing.T) {
 		"no ranges of Services":   "serviceCIDRs: []\n",
 		"one range of pods":       "podCIDRs: ['fd00:244::/32']\n",
 		"an address of IPv6":      "apiServer: {host: 'fd00:95::1'}\nserviceCIDRs: [10.96.0.0/16, 'fd00:96::/112']\n",
+		"a whole address of IPv6": "clusterDNS: 'fd00:96:0:0:0:0:0:A'\n",
+		"an address of a prefix":  "podCIDRs: ['::/0']\nserviceCIDRs: []\n",
 		"a name of digits":        "apiServer: {host: 10-96-0-1.example}\n",
 		"a limit in bytes":        "resources: {envoy: {limits: {memory: 469762049}}}\n",
 		"a limit with a fraction": "envoyHeapLimit: 1535\nresources: {envoy: {limits: {memory: 1.5Gi}}}\n",

@@ -68,6 +68,17 @@ func TestKubeconfigOfUnits(t *testing.T) {
 			t.Errorf("the kubeconfig has %s, not %s", got, want)
 		}
 	}
+	// Of IPv6 it has to be in brackets there, and in none in the ConfigMap.
+	ipv6 := fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {host: 'fd00::5', port: %q}}", config["port"])
+	if err := os.WriteFile(filepath.Join(dir, "configmap.gridmesh-apiserver.yaml"), []byte(ipv6), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := write(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got := kubectl(t, "config", "view", "--kubeconfig", file, "-o", "jsonpath={.clusters[0].cluster.server}"); got != "https://[fd00::5]:"+config["port"] {
+		t.Errorf("an API server of IPv6 is %s", got)
+	}
 	// The Secret that was applied just now has no token yet.
 	secret := []byte("{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {ca.crt: YQ==}}")
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "secret.gridmesh-agent-units.yaml"), secret, 0o600), os.Remove(file)); err != nil {

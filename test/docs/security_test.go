@@ -2,6 +2,7 @@ package docs
 
 import (
 	"fmt"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -198,7 +199,11 @@ func TestListenersAreAsTold(t *testing.T) {
 		if m == nil {
 			t.Fatalf("the Corefile has no %s", plugin)
 		}
-		want = append(want, fmt.Sprintf("| `%s` | gridmesh-dns, `%s` |", m[1], plugin))
+		host, port, err := net.SplitHostPort(m[1]) // which may be in brackets, of IPv4 too
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, fmt.Sprintf("| `%s` | gridmesh-dns, `%s` |", net.JoinHostPort(host, port), plugin))
 	}
 	m := regexp.MustCompile(`(?m)^\.:(\d+) \{\n\s+nodelocal (.*)$`).FindStringSubmatch(corefile)
 	if m == nil {

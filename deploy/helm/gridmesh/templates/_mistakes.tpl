@@ -23,13 +23,21 @@ close-on-move conntrack-tcp-be-liberal verbose
   {{- $groups := without (splitList ":" (first $halves)) "" -}}
   {{- if gt (len $halves) 1 -}}
     {{- $back := without (splitList ":" (last $halves)) "" -}}
-    {{- range until (int (max 0 (sub 8 (add (len $groups) (len $back))))) -}}{{- $groups = append $groups "0" -}}{{- end -}}
+    {{- range until (int (max 1 (sub 8 (add (len $groups) (len $back))))) -}}{{- $groups = append $groups "0" -}}{{- end -}}
     {{- $groups = concat $groups $back -}}
   {{- end -}}
   {{- range $groups -}}{{- range splitList "" (trunc -4 (printf "000%s" .)) -}}{{- get $digits . -}}{{- end -}}{{- end -}}
 {{- else -}}
   {{- range splitList "." . -}}{{- printf "%08b" (int64 .) -}}{{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* Says "yes" of an address: fd00:96 has as many bits as one of IPv4. */ -}}
+{{- define "gridmesh.whole" -}}
+{{- $groups := "([0-9a-f]{1,4}(:[0-9a-f]{1,4})*)?" -}}
+{{- if contains ":" . -}}
+  {{- if and (regexMatch (printf "^%s(::%s)?$" $groups $groups) (lower .)) (eq (len (include "gridmesh.bits" .)) 128) -}}yes{{- end -}}
+{{- else if and (regexMatch "^[0-9]+([.][0-9]+){3}$" .) (eq (len (include "gridmesh.bits" .)) 32) -}}yes{{- end -}}
 {{- end -}}
 
 {{- /* Says "yes" where two ranges, or a range and an address, have an address in common. */ -}}
@@ -58,7 +66,7 @@ close-on-move conntrack-tcp-be-liberal verbose
 {{- define "gridmesh.mistakes" -}}
 {{- $values := .Values -}}
 {{- range $name := list "serviceCIDRs" "podCIDRs" }}{{ range index $values $name }}
-{{- if not (has (len (include "gridmesh.bits" (first (splitList "/" .)))) (list 32 128)) }}
+{{- if not (include "gridmesh.whole" (first (splitList "/" .))) }}
 - {{ $name }}: {{ . }} is no range; write it as 10.96.0.0/16 or fd00:96::/112
 {{- end }}
 {{- end }}{{ end }}
@@ -72,9 +80,12 @@ close-on-move conntrack-tcp-be-liberal verbose
 - podCIDRs: {{ $first }} and {{ $second }} are of one family; give one range, which holds all pods, or one of each family
 {{- end }}
 {{- end }}
+{{- if not (include "gridmesh.whole" $values.clusterDNS) }}
+- clusterDNS: {{ $values.clusterDNS }} is no address; write it as 10.96.0.10 or fd00:96::a
+{{- end }}
 {{- $host := $values.apiServer.host }}
 {{- if or (contains ":" $host) (regexMatch "^[0-9.]+$" $host) }}
-{{- if not (has (len (include "gridmesh.bits" $host)) (list 32 128)) }}
+{{- if not (include "gridmesh.whole" $host) }}
 - apiServer.host: {{ $host }} is no address
 {{- end }}
 {{- range $values.serviceCIDRs }}
@@ -90,6 +101,16 @@ close-on-move conntrack-tcp-be-liberal verbose
 {{- else if ge (mulf $values.envoyHeapLimit 1048576) (float64 $limit) }}
 - envoyHeapLimit: {{ int $values.envoyHeapLimit }} MiB are not below resources.envoy.limits.memory, {{ . }}, and Envoy would be killed before it ends connections; lower the one, or raise the other
 {{- end }}
+{{- end }}
+{{- $health := $values.health }}
+{{- if and $values.admission.enabled (not $health.enabled) }}
+- admission.enabled: the webhook shields the nodes that node health names, and without it nobody ever; set health.enabled and health.unitKey, too (docs/health.md)
+{{- end }}
+{{- if and $health.enabled (not $health.unitKey) }}
+- health.unitKey: is empty; give the label whose value is a node's unit, as unit (docs/health.md)
+{{- end }}
+{{- if and (or $health.enabled $values.admission.enabled) (not $values.controller.enabled) }}
+- controller.enabled: the controller keeps the list of nodes that are shielded; set it to true, or health.enabled and admission.enabled to false
 {{- end }}
 {{- $flags := regexSplit "\\s+" (include "gridmesh.flags" .) -1 }}
 {{- $switches := regexSplit "\\s+" (include "gridmesh.switches" .) -1 }}
