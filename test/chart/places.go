@@ -106,7 +106,7 @@ const mistakes = `{{- with include "gridmesh.mistakes" . | trim }}
 // The ends of the manifests of components, which are there where a value says so.
 const (
 	endOfAdmission = "          oldObject.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')\n"
-	endOfHealth    = "        - {name: told, hostPath: {path: /run/gridmesh/health, type: DirectoryOrCreate}}\n"
+	endOfHealth    = "        - {name: apiserver, configMap: {name: gridmesh-apiserver}}\n"
 )
 
 var (
