@@ -97,9 +97,9 @@ func decodeGrid(obj Object) *grid {
 	main := value[Object](spec, "template")
 	if len(main) == 0 {
 		g.invalid("spec.template", "is missing; give the spec of the %s that every unit gets", g.kind.Child)
-		return g
+	} else {
+		g.templates[apiv1.DefaultTemplate] = g.prepare(main)
 	}
-	g.templates[apiv1.DefaultTemplate] = g.prepare(main)
 	if g.kind.PerUnit {
 		g.decodeTemplates(spec, main)
 	}

@@ -152,3 +152,36 @@ func TestEvictable(t *testing.T) {
 		t.Errorf("a Service has no pods: %v", got)
 	}
 }
+
+// What is wrong with a grid is told at once, also where it makes nothing for want of a template.
+func TestMistakesAreToldAtOnce(t *testing.T) {
+	obj := Object{}
+	if err := yaml.Unmarshal([]byte(`
+apiVersion: superedge.io/v1
+kind: DeploymentGrid
+metadata: {name: shop, namespace: default}
+spec:
+  gridUniqKey: site
+  templatePool: {v1: {selector: {matchLabels: {app: s}}, template: {metadata: {labels: {app: t}}}}}
+  templates: {north: v2}
+  rollout: {maxUnits: 10pct, pauseSeconds: -1}
+`), &obj); err != nil {
+		t.Fatal(err)
+	}
+	var w World
+	w.Add(obj)
+	told := map[string]bool{}
+	for _, p := range Review(w) {
+		told[p.Field] = true
+	}
+	for _, p := range All(w, DefaultGuard(), time.Time{}) {
+		for _, q := range p.Problems {
+			told[q.Field] = true
+		}
+	}
+	for _, field := range []string{"spec.template", "spec.templatePool.v1", "spec.templates[north]", "spec.rollout.maxUnits", "spec.rollout.pauseSeconds"} {
+		if !told[field] {
+			t.Errorf("%s is not among %v", field, told)
+		}
+	}
+}
