@@ -168,6 +168,9 @@ func TestTheStatusGoesFirst(t *testing.T) {
 				t.Errorf("%s %s", call.Verb, call.Ref)
 			}
 		}
+		if n := w.metric("gridmesh_grid_failures_total"); n < 5 {
+			t.Errorf("%g failures are counted in five minutes", n)
+		}
 		away.Store(false)
 		w.pass(10 * time.Minute)
 		w.is(till, "status.updatedUnits", 2)

@@ -65,6 +65,9 @@ func (c *Controller) carryOut(ctx context.Context, j *job) {
 		j.noteOwn(nil, c.prune(ctx, p))
 	}
 	if ctx.Err() == nil {
+		if j.ownFailed { // which may hold the children up
+			c.cfg.Metrics.failures.Inc()
+		}
 		c.record(j)
 	}
 }

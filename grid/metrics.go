@@ -26,7 +26,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		leading:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "gridmesh_controller_leading", Help: "1 of the replica that acts: it leads, and knows the cluster."}),
 		writes:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gridmesh_grid_writes_total", Help: "Children of grids that were written to, by what was done."}, []string{"action"}),
-		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_grid_failures_total", Help: "Writes to children of grids that failed and are tried again."}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gridmesh_grid_failures_total", Help: "Writes to grids and their children that failed and are tried again."}),
 		units:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_grid_units", Help: "Units of a grid, by state: all, ready, updated, dark, held, refused."}, []string{"kind", "namespace", "name", "state"}),
 		states:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gridmesh_grid_state", Help: "1 of a grid that is so: invalid (its Valid is False), and its rollout stopped or paused."}, []string{"kind", "namespace", "name", "state"}),
 		plan:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: "gridmesh_grid_plan_duration_seconds", Help: "Time to plan one grid.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8)}),

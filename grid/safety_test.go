@@ -233,6 +233,36 @@ func TestUnitsOfAGridThatIsMendedAreGuardedAnew(t *testing.T) {
 	}
 }
 
+// A grid that is stored, and invalid, denies no unit: its children stay, and so does what was said of them.
+func TestAnInvalidGridDeniesNoUnits(t *testing.T) {
+	s := settings{Config: gridtest.Config{AutoReady: true}}
+	run(t, s, func(c *gridtest.Cluster) {
+		shops("a", "b")(c)
+		update(c, inWaves)
+	}, func(w *world) {
+		w.pass(5 * time.Minute)
+		update(w.Cluster, inWaves, "  template:", "  tmplate:")
+		for range 2 { // and whoever takes over says so, too
+			w.pass(time.Minute)
+			w.is(till, "status.units", 2)
+			w.is(till, "status.readyUnits", 2)
+			for _, kind := range []string{"Ready", "Progressing"} {
+				if status, message := w.condition(till, kind); status != "False" || !strings.Contains(message, "its children stay as they are") {
+					t.Errorf("%s is %s: %s", kind, status, message)
+				}
+			}
+			w.names("Deployment", "till-a", "till-b")
+			w.stop()
+			w.lead(s)
+		}
+		update(w.Cluster, inWaves)
+		w.soon()
+		if status, message := w.condition(till, "Ready"); status != "True" {
+			t.Errorf("mended, Ready is %s: %s", status, message)
+		}
+	})
+}
+
 // Whoever takes over does not believe that a unit was gone all the time since
 // it was seen gone: it may have been back while nobody watched.
 func TestTheGraceBeginsWithWhoWatches(t *testing.T) {

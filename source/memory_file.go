@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/gridmesh/gridmesh/internal/atomicfile"
@@ -63,7 +64,7 @@ func readMemory(path, of string) (remembers, error) {
 		}
 		return remembers{}, fmt.Errorf("%s: %w; it was set aside as %s", path, err, aside)
 	}
-	if all.Of == of {
+	if filepath.Clean(all.Of) == of {
 		return all, nil
 	}
 	aside, err := atomicfile.SetAside(path)

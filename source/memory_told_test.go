@@ -138,6 +138,14 @@ func TestTheMemoryOfADirectory(t *testing.T) {
 		}
 		d.finish()
 	}
+	all, err := readMemory(memory, dir)
+	all.Of += "/" // as agents of before wrote it
+	must(t, errors.Join(err, writeMemory(memory, all)))
+	before := begun(t, dir, memory)
+	if got := services(before); !slices.Equal(got, []string{webIs}) || strings.Contains(said(before), "set aside") {
+		t.Errorf("of an agent of before: in force are %v: %s", got, said(before))
+	}
+	before.finish()
 	d := begun(t, other, memory)
 	if !strings.Contains(said(d), "is of the directory "+dir+", and was set aside as "+memory+".bad") {
 		t.Errorf("told is %s", said(d))

@@ -116,6 +116,13 @@ func (g *grid) decodeTemplates(spec, main Object) {
 		}
 		g.templates[name] = g.prepare(value[Object](pool, name))
 	}
+	g.waves = newWaves(g.spec.Rollout)
+	for _, w := range wrongWaves(g.spec.Rollout) {
+		g.problems = append(g.problems, g.problem("spec.rollout."+w.field, "%s", w.text))
+	}
+	if len(main) == 0 {
+		return // of which there is no revision
+	}
 	content := Object{"template": main}
 	for _, field := range []string{"templatePool", "templates", "defaultTemplateName"} {
 		if v, ok := spec[field]; ok {
@@ -123,10 +130,6 @@ func (g *grid) decodeTemplates(spec, main Object) {
 		}
 	}
 	g.content, g.revision = pack(content), fmt.Sprintf("%s.%s.%s", g.kind.revision, g.ref.Name, sum(content))
-	g.waves = newWaves(g.spec.Rollout)
-	for _, w := range wrongWaves(g.spec.Rollout) {
-		g.problems = append(g.problems, g.problem("spec.rollout."+w.field, "%s", w.text))
-	}
 }
 
 // decodeSpec reads a spec but for its templates, which stay as they were

@@ -67,17 +67,18 @@ func (g *tracked) workloadStatus(p *Plan, s state, now time.Time) {
 	if g.workload != nil {
 		last = g.workload.Conditions
 	}
-	g.count(st, p.Steps)
-	st.Worst = worst(p.Steps)
+	var of []metav1.Condition
+	if g.valid {
+		g.count(st, p.Steps)
+		st.Worst = worst(p.Steps)
+		of = []metav1.Condition{ready(st), progressing(st, s, p.Steps), held(st, p.Steps)}
+	} else {
+		of = g.asBefore(st)
+	}
 	if st.Units+st.HeldUnits <= maxStates {
 		st.States = g.states()
 	}
-	st.Conditions = conditions(last, g.generation, now,
-		valid(p.Problems),
-		ready(st),
-		progressing(st, s, p.Steps),
-		held(st, p.Steps),
-	)
+	st.Conditions = conditions(last, g.generation, now, slices.Concat([]metav1.Condition{valid(p.Problems)}, of)...)
 	p.Workload = st
 	was := meta.FindStatusCondition(last, apiv1.Progressing)
 	is := meta.FindStatusCondition(st.Conditions, apiv1.Progressing)
@@ -87,6 +88,21 @@ func (g *tracked) workloadStatus(p *Plan, s state, now time.Time) {
 	if was != nil && was.Reason != is.Reason || was == nil && is.Reason != complete {
 		p.Events = append(p.Events, Event{Warning: is.Reason == Stopped, Reason: "Rollout" + is.Reason, Message: is.Message})
 	}
+}
+
+// asBefore says of a grid of which nothing can be made what was said last: its children stay as they are.
+func (g *tracked) asBefore(st *apiv1.WorkloadGridStatus) []metav1.Condition {
+	why := metav1.Condition{Status: metav1.ConditionFalse, Reason: "Invalid", Message: "nothing is made of the grid until what Valid says is mended; its children stay as they are"}
+	ready, progressing, held := why, why, held(st, nil)
+	ready.Type, progressing.Type = apiv1.Ready, apiv1.Progressing
+	if last := g.workload; last != nil {
+		st.Units, st.ReadyUnits, st.UpdatedUnits = last.Units, last.ReadyUnits, last.UpdatedUnits
+		st.DarkUnits, st.HeldUnits, st.RefusedUnits, st.Worst = last.DarkUnits, last.HeldUnits, last.RefusedUnits, last.Worst
+		if was := meta.FindStatusCondition(last.Conditions, apiv1.Held); was != nil {
+			held = *was
+		}
+	}
+	return []metav1.Condition{ready, progressing, held}
 }
 
 func (g *tracked) count(st *apiv1.WorkloadGridStatus, steps []Step) {
