@@ -42,34 +42,7 @@ func sentBefore(t *testing.T, provisional bool) {
 	t.Helper()
 	l := newKernelLab(t, kernelConfig())
 	l.serve(t, "b", l.b)
-	before := func(to string) (answered func(when string)) {
-		t.Helper()
-		conns := map[string]net.Conn{}
-		for name, ns := range map[string]*testkit.Network{"a": l.a, "node": l.node} {
-			conn, answer := dial(t, ns, "udp", "", to, 300*time.Millisecond)
-			for again := 0; again < 3 && conn != nil && answer != isSilent; again++ { // its port may be one whose flow of before is known still
-				_ = conn.Close()
-				conn, answer = dial(t, ns, "udp", "", to, 300*time.Millisecond)
-			}
-			if conn == nil || answer != isSilent {
-				t.Fatalf("%s is answered %q before there are rules", name, answer)
-			}
-			conns[name] = conn
-		}
-		return func(when string) {
-			t.Helper()
-			for name, conn := range conns {
-				answer := ask(conn, 10*time.Second)
-				for begin := time.Now(); answer == isRefused && time.Since(begin) < 5*time.Second; { // conntrack is asked beside who writes
-					answer = ask(conn, time.Second)
-				}
-				if !strings.HasPrefix(answer, "b ") {
-					t.Errorf("%s, %s: %q; want the endpoint's answer", when, name, answer)
-				}
-				_ = conn.Close()
-			}
-		}
-	}
+	before := func(to string) func(string) { return l.sends(t, to) }
 	external, moved := udp("203.0.113.7:53"), udp("0.0.0.0:30053")
 	served := map[string][]plan.KernelFrontend{"default/dns": {
 		{Frontend: external, Tiers: tiers(false, "b"), Outside: &plan.KernelOutside{}}, {Frontend: moved, Tiers: tiers(false, "b"), Outside: &plan.KernelOutside{}},
@@ -132,6 +105,56 @@ func dialledBefore(t *testing.T, provisional bool) {
 		t.Log(answer)
 		if !strings.Contains(answer, ": b ") {
 			t.Errorf("%s; want the endpoint's answer", answer)
+		}
+	}
+}
+
+// So is who sends to a Service that the run before served, and the last good state lacks: a flush while the cloud is away
+// is put back from what was there.
+func TestWhoSentToARunBeforeIsServed(t *testing.T) {
+	t.Parallel()
+	l := newKernelLab(t, kernelConfig())
+	l.serve(t, "b", l.b)
+	external := udp("203.0.113.7:53")
+	must(t, l.setKernel(map[string][]plan.KernelFrontend{"default/dns": {{Frontend: external, Tiers: tiers(false, "b"), Outside: &plan.KernelOutside{}}}}, false))
+	l.flows.stop()
+	c := starting(t, l.cfg, l.host)
+	must(t, c.setKernel(map[string][]plan.KernelFrontend{"web": example()}, true))
+	c.kernel.table.conn.DelTable(c.kernel.table.nft)
+	must(t, c.kernel.table.conn.Flush())
+	answered := l.sends(t, external.AddrPort().String())
+	if repaired, err := c.Repair(); !repaired || err != nil {
+		t.Fatalf("repaired %v, %v", repaired, err)
+	}
+	answered("put back")
+}
+
+// sends has a pod and the node send to who does not answer, and returns what waits until they are answered.
+func (l *kernelLab) sends(t *testing.T, to string) (answered func(when string)) {
+	t.Helper()
+	conns := map[string]net.Conn{}
+	for name, ns := range map[string]*testkit.Network{"a": l.a, "node": l.node} {
+		conn, answer := dial(t, ns, "udp", "", to, 300*time.Millisecond)
+		for again := 0; again < 3 && conn != nil && answer != isSilent; again++ { // its port may be one whose flow of before is known still
+			_ = conn.Close()
+			conn, answer = dial(t, ns, "udp", "", to, 300*time.Millisecond)
+		}
+		if conn == nil || answer != isSilent {
+			t.Fatalf("%s is answered %q before there are rules", name, answer)
+		}
+		conns[name] = conn
+	}
+	return func(when string) {
+		t.Helper()
+		for name, conn := range conns {
+			answer := ask(conn, 10*time.Second)
+			for begin := time.Now(); answer == isRefused && time.Since(begin) < 5*time.Second; { // conntrack is asked beside who writes
+				answer = ask(conn, time.Second)
+			}
+			if !strings.HasPrefix(answer, "b ") {
+				t.Errorf("%s, %s: %q; want the endpoint's answer", when, name, answer)
+			}
+			_ = conn.Close()
 		}
 	}
 }

@@ -76,6 +76,15 @@ func (k *kernelPath) mayHaveDialled() { k.laid, k.dialled = true, false }
 func (c *Capture) noteDialled(whole bool) {
 	k, now := c.kernel, time.Now()
 	tcp, udp := k.planner.Serving(topology.TCP), k.planner.ServingUDP()
+	if !whole {
+		for _, f := range k.leftBefore() {
+			if f.Protocol == topology.UDP {
+				udp[f.AddrPort()] = []netip.AddrPort{plan.Anybody}
+			} else {
+				tcp = append(tcp, f)
+			}
+		}
+	}
 	envoys := map[topology.Frontend]bool{}
 	for _, f := range c.planner.Plan().Serve {
 		envoys[f] = true
@@ -102,6 +111,22 @@ func (c *Capture) noteDialled(whole bool) {
 		}
 	}
 	k.flows.tell(udp)
+}
+
+// leftBefore are the frontends that the run before serves by the kernel, of TCP and UDP.
+func (k *kernelPath) leftBefore() (list []topology.Frontend) {
+	if k.earlier == nil {
+		return nil
+	}
+	for _, of := range rules.Families {
+		for key, chain := range k.earlier.elements[rules.Front.For(of)] {
+			f, ok := frontendOf(nftables.SetElement{Key: []byte(key)}, of)
+			if _, serves := rules.ParsePick(chain); ok && serves && f.Protocol != topology.SCTP {
+				list = append(list, f)
+			}
+		}
+	}
+	return list
 }
 
 // movedSince are the frontends that went to the kernel within the time.

@@ -246,8 +246,8 @@ func TestAnInvalidGridDeniesNoUnits(t *testing.T) {
 			w.pass(time.Minute)
 			w.is(till, "status.units", 2)
 			w.is(till, "status.readyUnits", 2)
-			for _, kind := range []string{"Ready", "Progressing"} {
-				if status, message := w.condition(till, kind); status != "False" || !strings.Contains(message, "its children stay as they are") {
+			for kind, want := range map[string]string{"Ready": "False", "Progressing": "True"} {
+				if status, message := w.condition(till, kind); status != want || !strings.Contains(message, "its children stay as they are") {
 					t.Errorf("%s is %s: %s", kind, status, message)
 				}
 			}
@@ -257,9 +257,27 @@ func TestAnInvalidGridDeniesNoUnits(t *testing.T) {
 		}
 		update(w.Cluster, inWaves)
 		w.soon()
+		w.noEvent("RolloutInvalid")
 		if status, message := w.condition(till, "Ready"); status != "True" {
 			t.Errorf("mended, Ready is %s: %s", status, message)
 		}
+	})
+}
+
+// Nor does a ServiceGrid lose its Service.
+func TestAnInvalidServiceGridKeepsItsService(t *testing.T) {
+	run(t, settings{}, func(c *gridtest.Cluster) {
+		shops("a")(c)
+		update(c, tillService)
+	}, func(w *world) {
+		w.soon()
+		w.is(tillServices, "status.service", "till-svc")
+		update(w.Cluster, tillService, "gridUniqKey: site", "gridUniqKey: a b")
+		w.soon()
+		if status, _ := w.condition(tillServices, "Valid"); status != "False" {
+			t.Fatal("it is valid")
+		}
+		w.is(tillServices, "status.service", "till-svc")
 	})
 }
 

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,8 @@ func behind() plan.Config {
 // What the capture leaves to the kernel path goes on without its mark. The table
 // of the capture alone refuses it then, where it is addressed to a Service.
 func TestCaptureLeavesToTheKernel(t *testing.T) {
-	web := frontend("10.96.0.1:80", topology.TCP)
+	web, webV6 := frontend("10.96.0.1:80", topology.TCP), frontend("[fd00::1]:80", topology.TCP)
+	podV6, hostV6 := netip.MustParseAddr("fd00:244::1"), netip.MustParseAddr("fd00:20::1")
 	for name, tc := range map[string]struct {
 		packet Packet
 		fate   Fate
@@ -34,10 +36,14 @@ func TestCaptureLeavesToTheKernel(t *testing.T) {
 		"tries again":                   {Packet{Src: podV4, To: web, Again: true}, ToEnvoy},
 		"tries again, absent":           {Packet{Src: podV4, To: web, Absent: true, Again: true}, Dropped},
 		"the host, again, absent":       {Packet{Src: hostV4, To: web, Local: true, Absent: true, Again: true}, Dropped},
-		"translated, again, absent":     {Packet{Src: podV4, To: frontend("10.244.9.9:80", topology.TCP), Absent: true, Again: true, DNATed: true}, Passed},
-		"no Service's, again, absent":   {Packet{Src: podV4, To: frontend("192.0.2.77:80", topology.TCP), Absent: true, Again: true}, Passed},
-		"the mark's route is gone":      {Packet{Src: podV4, To: web, Astray: true}, Refused},
-		"its destination is translated": {Packet{Src: podV4, To: frontend("192.0.2.1:80", topology.TCP), DNATed: true, Awaited: true}, Passed},
+		"IPv6, again, absent":           {Packet{Src: podV6, To: webV6, Absent: true, Again: true}, Dropped},
+		"the host, IPv6, again, absent": {Packet{Src: hostV6, To: webV6, Local: true, Absent: true, Again: true}, Dropped},
+		// Here its packets still have the frontend's address.
+		"translated, again, absent":           {Packet{Src: podV4, To: web, Absent: true, Again: true, DNATed: true}, Refused},
+		"the host, translated, again, absent": {Packet{Src: hostV4, To: web, Local: true, Absent: true, Again: true, DNATed: true}, Refused},
+		"no Service's, again, absent":         {Packet{Src: podV4, To: frontend("192.0.2.77:80", topology.TCP), Absent: true, Again: true}, Passed},
+		"the mark's route is gone":            {Packet{Src: podV4, To: web, Astray: true}, Refused},
+		"its destination is translated":       {Packet{Src: podV4, To: frontend("192.0.2.1:80", topology.TCP), DNATed: true, Awaited: true}, Passed},
 	} {
 		got := Inet(behind()).Walk(example(behind()), tc.packet)
 		if got.Fate != tc.fate {

@@ -82,7 +82,7 @@ func (g *tracked) workloadStatus(p *Plan, s state, now time.Time) {
 	p.Workload = st
 	was := meta.FindStatusCondition(last, apiv1.Progressing)
 	is := meta.FindStatusCondition(st.Conditions, apiv1.Progressing)
-	if g.waves == nil {
+	if g.waves == nil || is.Reason == invalid || was != nil && was.Reason == invalid { // Valid tells it
 		return
 	}
 	if was != nil && was.Reason != is.Reason || was == nil && is.Reason != complete {
@@ -92,9 +92,9 @@ func (g *tracked) workloadStatus(p *Plan, s state, now time.Time) {
 
 // asBefore says of a grid of which nothing can be made what was said last: its children stay as they are.
 func (g *tracked) asBefore(st *apiv1.WorkloadGridStatus) []metav1.Condition {
-	why := metav1.Condition{Status: metav1.ConditionFalse, Reason: "Invalid", Message: "nothing is made of the grid until what Valid says is mended; its children stay as they are"}
+	why := metav1.Condition{Status: metav1.ConditionFalse, Reason: invalid, Message: "nothing is made of the grid until what Valid says is mended; its children stay as they are"}
 	ready, progressing, held := why, why, held(st, nil)
-	ready.Type, progressing.Type = apiv1.Ready, apiv1.Progressing
+	ready.Type, progressing.Type, progressing.Status = apiv1.Ready, apiv1.Progressing, metav1.ConditionTrue // which is False of a rollout that stands
 	if last := g.workload; last != nil {
 		st.Units, st.ReadyUnits, st.UpdatedUnits = last.Units, last.ReadyUnits, last.UpdatedUnits
 		st.DarkUnits, st.HeldUnits, st.RefusedUnits, st.Worst = last.DarkUnits, last.HeldUnits, last.RefusedUnits, last.Worst
@@ -186,7 +186,10 @@ const (
 	Paused  = "Paused"
 )
 
-const complete = "Complete"
+const (
+	complete = "Complete"
+	invalid  = "Invalid"
+)
 
 func progressing(st *apiv1.WorkloadGridStatus, s state, steps []Step) metav1.Condition {
 	c := metav1.Condition{Type: apiv1.Progressing, Status: metav1.ConditionTrue, Reason: complete, Message: "every unit runs what the grid says, but for those that are dark or refused"}
@@ -236,8 +239,11 @@ func (g *tracked) serviceStatus(p *Plan, now time.Time) {
 	if g.service != nil {
 		last = g.service.Conditions
 	}
-	if len(p.Steps) > 0 {
+	switch {
+	case len(p.Steps) > 0:
 		st.Service = p.Steps[0].Name
+	case !g.valid && g.service != nil: // it stays as it is
+		st.Service = g.service.Service
 	}
 	st.Conditions = conditions(last, g.generation, now, valid(p.Problems))
 	p.Service = st
