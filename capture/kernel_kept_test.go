@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -115,6 +116,37 @@ func TestAnUnfilledTableIsFilled(t *testing.T) {
 	must(t, starting(t, kernelConfig(), testHost(t)).setKernel(all, false))
 	if want := kernelState(t); !maps.Equal(got, want) || maps.Equal(torn, want) {
 		t.Errorf("%d elements, %d of which were there, want %d", len(got), len(torn), len(want))
+	}
+}
+
+// As many endpoints as a pick chooses among are not those that it chooses.
+func TestATornFrontendIsFilled(t *testing.T) {
+	t.Parallel()
+	testkit.NewNetwork(t)
+	host := testHost(t)
+	all := map[string][]plan.KernelFrontend{"web": benchService(1, 3, 0)}
+	first := starting(t, kernelConfig(), host)
+	must(t, first.setKernel(all, false))
+	want := kernelState(t)
+	have, err := readElements()
+	must(t, err)
+	gone, added, slots := kernelElements{}, kernelElements{}, rules.Slots.For(rules.IPv4)
+	for key, value := range have[slots] {
+		if slotNumber(key) == 2 {
+			gone.put(slots, key, value)
+			added.put(slots, key[:len(key)-4]+string(binary.NativeEndian.AppendUint32(nil, 7)), value)
+		}
+	}
+	must(t, first.kernel.table.write(steps(gone, added), kernelChains{}, kernelChains{}))
+	if maps.Equal(kernelState(t), want) {
+		t.Fatal("nothing is torn")
+	}
+	must(t, starting(t, kernelConfig(), host).setKernel(all, true))
+	got := kernelState(t)
+	for key, value := range want {
+		if got[key] != value {
+			t.Errorf("%q is %q, want %q", key, got[key], value)
+		}
 	}
 }
 
@@ -288,7 +320,8 @@ func TestWhatCouldNotBePutBackIsOwed(t *testing.T) {
 	newer := map[string][]plan.KernelFrontend{"a": benchService(1, 3, 0), "b": benchService(2, 3, 0)}
 	must(t, starting(t, kernelConfig(), host).setKernel(newer, false))
 	c := starting(t, kernelConfig(), host)
-	must(t, c.setKernel(map[string][]plan.KernelFrontend{"a": benchService(1, 3, 0), "c": benchService(3, 2, 0)}, true))
+	older := map[string][]plan.KernelFrontend{"a": benchService(1, 2, 0), "c": benchService(3, 2, 0)}
+	must(t, c.setKernel(older, true))
 	want := kernelState(t)
 	refused := string(frontendKey(tcp("10.96.9.9:80")))
 	c.kernel.earlier.elements.put(rules.Front.For(rules.IPv4), refused, "no-such-chain")
@@ -306,10 +339,14 @@ func TestWhatCouldNotBePutBackIsOwed(t *testing.T) {
 	if repaired, err := c.Repair(); !repaired || err != nil {
 		t.Fatalf("repaired %v, %v", repaired, err)
 	}
-	if got := kernelState(t); !maps.Equal(got, want) {
-		t.Errorf("%d elements and chains, want %d", len(got), len(want))
-	}
+	got := kernelState(t)
 	if again, err := c.Repair(); again || err != nil {
 		t.Errorf("again: %v, %v", again, err)
+	}
+	testkit.NewNetwork(t)
+	older["b"] = newer["b"] // what is served by then stays
+	must(t, starting(t, kernelConfig(), testHost(t)).setKernel(older, false))
+	if want := kernelState(t); !maps.Equal(got, want) {
+		t.Errorf("%d elements and chains, want %d", len(got), len(want))
 	}
 }
