@@ -164,9 +164,7 @@ func (l *loop) useLate() {
 	l.servers = newestServers(serversKept(l.restored), l.servers)
 	l.restoreUsed()
 	l.takePolicies()
-	if l.cidrs.refuses() { // for it is known by now what was guarded
-		l.rejudgeRanges()
-	}
+	l.rejudgeRanges() // for it is known by now what was guarded, and whom a run before heard
 	switch holds := l.holdLate(); {
 	case holds:
 		l.rejudge()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gridmesh/gridmesh/capture"
 	"github.com/gridmesh/gridmesh/node/guard"
+	"github.com/gridmesh/gridmesh/source"
 	"github.com/gridmesh/gridmesh/topology"
 )
 
@@ -46,9 +47,7 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 		c.ips.Before(nil, false, l.held)
 	default:
 		c.ips.Before(l.restored.Snapshot, len(l.restored.PodCIDRs) > 0, l.held)
-		if !c.known { // what was believed without knowing the pods counts for less
-			c.base, c.known = l.restored.Snapshot.ServiceCIDRs, len(l.restored.PodCIDRs) > 0
-		}
+		c.restored(l.restored)
 	}
 	if c.begun = c.begun || l.restored != nil || l.unread.state == nil; c.begun {
 		l.held = nil
@@ -79,6 +78,20 @@ func (l *loop) believeRanges(snap *topology.Snapshot) *topology.Snapshot {
 	out.Services = believed.Services
 	c.made = &out
 	return c.made
+}
+
+// restored takes what a run before believed. What was believed while the disk was silent, without knowing the pods, or
+// over an API server that only the state tells of, counts for less.
+func (c *cidrs) restored(st *source.State) {
+	kept := st.Snapshot.ServiceCIDRs
+	if !c.known {
+		c.base, c.known = kept, len(st.PodCIDRs) > 0
+		return
+	}
+	known := serversOf(st)
+	c.base = slices.DeleteFunc(slices.Clone(c.base), func(p netip.Prefix) bool {
+		return !slices.Contains(kept, p) && slices.ContainsFunc(known, p.Overlaps)
+	})
 }
 
 // rejudgeRanges acts where something that ranges and ClusterIPs are judged by is another.

@@ -73,6 +73,46 @@ func TestAServerThatAnsweredBefore(t *testing.T) {
 	}
 }
 
+// So it is where a slow disk says so, after a snapshot: what was let in meanwhile goes, and is not there again after the
+// next start either.
+func TestAServerThatASlowDiskKnows(t *testing.T) {
+	for _, boot := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.cfg.ServiceCIDRs, r.api = nil, &nodetest.API{Pods: prefixes("10.244.1.0/24"), At: []netip.Addr{serverA}}
+			o := webOnly()
+			o.Builder().SetServiceCIDRs(overA)
+			r.mustStart(t)
+			r.publish(o)
+			refusesOverA(t, r, "before")
+			o.Closed("mine", "10.3.0.9", map[string]string{"a-2": "10.244.2.9"})
+			o.Closed("theirs", serverA.String(), map[string]string{"a-2": "10.244.2.9"})
+			for range 2 {
+				r.stop()
+				if r.again(); boot {
+					r.boots()
+				}
+				r.api.Set(func(a *nodetest.API) { a.At = []netip.Addr{serverB} })
+				giveState, giveNotes := r.hanging()
+				r.source.Publish(o.Snapshot())
+				r.mustStart(t)
+				after(time.Minute)
+				giveState()
+				giveNotes()
+				after(time.Minute)
+				guarded(t, r, prefixes("10.3.0.9/32", "10.96.0.0/16")...)
+				if got := r.agent.status().Findings; !slices.ContainsFunc(got, func(f capture.Finding) bool { return strings.Contains(f.Text, "10.1.0.0/16 is not in force") }) {
+					t.Errorf("found %v", got)
+				}
+				r.publish(o)
+				after(time.Minute)
+				guarded(t, r, prefixes("10.3.0.9/32", "10.96.0.0/16")...)
+				r.readState, r.notes = nil, nil
+			}
+		})
+	}
+}
+
 // Behind a proxy on each node the endpoints of the API server's Service say where it is. Those of no other do.
 func TestServersBehindAProxy(t *testing.T) {
 	for _, name := range []string{"kubernetes", "mine"} {

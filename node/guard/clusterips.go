@@ -41,6 +41,9 @@ type made struct{ of, entry *topology.Entry }
 // guarded: ClusterIPs one by one, also of Services that were not kept.
 func (c *ClusterIPs) Before(kept *topology.Snapshot, sure bool, held []netip.Prefix) {
 	c.kept, c.sure, c.held = kept, sure, nil
+	if kept != nil {
+		c.out = nil // judged while that was not known
+	}
 	for _, p := range held {
 		if p.IsSingleIP() {
 			c.held = append(c.held, p)
