@@ -292,6 +292,8 @@ func TestChartRefusesMistakes(t *testing.T) {
 		"one colon too many":             {without("clusterDNS") + "clusterDNS: 'fd00:::a'\n", "clusterDNS: fd00:::a is no address"},
 		"a group of five":                {without("clusterDNS") + "clusterDNS: 'fd00::12345'\n", "clusterDNS: fd00::12345 is no address"},
 		":: that is of nothing":          {without("clusterDNS") + "clusterDNS: '1:2:3:4::5:6:7:8'\n", "clusterDNS: 1:2:3:4::5:6:7:8 is no address"},
+		"bits beyond its length":         {without("serviceCIDRs") + "serviceCIDRs: [10.96.0.5/16]\n", "serviceCIDRs: 10.96.0.5/16 has bits beyond its length; write zeros there"},
+		"of pods, the last of them":      {without("podCIDRs") + "podCIDRs: ['fd00:244::1/127']\n", "podCIDRs: fd00:244::1/127 has bits beyond its length"},
 		"two ranges of IPv4":             {without("podCIDRs") + "podCIDRs: [10.244.0.0/16, 10.245.0.0/16]\n", "podCIDRs: 10.244.0.0/16 and 10.245.0.0/16 are of one family"},
 		"two ranges of IPv6":             {without("podCIDRs") + "podCIDRs: ['fd00:1::/64', 'fd00:2::/64']\n", "are of one family"},
 		"an API server at a ClusterIP":   {without("apiServer") + "apiServer: {host: 10.96.255.1}\n", "apiServer.host: 10.96.255.1 is in 10.96.0.0/16 of serviceCIDRs"},

@@ -66,8 +66,11 @@ close-on-move conntrack-tcp-be-liberal verbose
 {{- define "gridmesh.mistakes" -}}
 {{- $values := .Values -}}
 {{- range $name := list "serviceCIDRs" "podCIDRs" }}{{ range index $values $name }}
+{{- $bits := include "gridmesh.bits" (first (splitList "/" .)) }}
 {{- if not (include "gridmesh.whole" (first (splitList "/" .))) }}
 - {{ $name }}: {{ . }} is no range; write it as 10.96.0.0/16 or fd00:96::/112
+{{- else if contains "1" (substr (int (last (splitList "/" .))) (len $bits) $bits) }}
+- {{ $name }}: {{ . }} has bits beyond its length; write zeros there, as in 10.96.0.0/16 or fd00:96::/112
 {{- end }}
 {{- end }}{{ end }}
 {{- range $service := $values.serviceCIDRs }}{{ range $values.podCIDRs }}
