@@ -115,7 +115,7 @@ func written(p *edge.Process) error {
 	return nil
 }
 
-// running returns nil while all run: what specs came to without one is not judged.
+// running returns nil while all run: what a spec came to without one is not kept.
 func (e engines) running() error {
 	var errs []error
 	for _, p := range e {

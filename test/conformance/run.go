@@ -128,16 +128,16 @@ func (o *options) run(ctx context.Context) error {
 	}
 	say("%s serves %d nodes after %s", o.proxy, o.nodes, time.Since(start).Round(10*time.Millisecond))
 	start = time.Now()
-	err = o.play(ctx, c, k, left)
-	if err := errors.Join(err, enforcing.running(), enforcing.keepLogs(k.dir)); err != nil {
+	err = o.play(ctx, c, enforcing, k, left)
+	if err := errors.Join(err, enforcing.keepLogs(k.dir)); err != nil {
 		return err
 	}
 	say("%d specs in %s", len(left), time.Since(start).Round(time.Second))
 	return nil
 }
 
-// play runs specs in processes beside each other.
-func (o *options) play(ctx context.Context, c *cluster.Cluster, k *kept, specs []string) error {
+// play runs specs in processes beside each other, as long as engines run.
+func (o *options) play(ctx context.Context, c *cluster.Cluster, enforcing engines, k *kept, specs []string) error {
 	kubectl, err := writeKubectl()
 	if err != nil {
 		return err
@@ -146,7 +146,8 @@ func (o *options) play(ctx context.Context, c *cluster.Cluster, k *kept, specs [
 		workers: o.processes, until: time.Now().Add(o.timeout), now: time.Now, add: k.add, say: say,
 		run: func(ctx context.Context, worker int, spec string) (score.Outcome, error) {
 			p := process{spec: spec, dir: k.logs(), home: home(worker), kubectl: kubectl, timeout: o.specTimeout}
-			return p.run(ctx, c)
+			outcome, err := p.run(ctx, c)
+			return outcome, errors.Join(err, enforcing.running())
 		},
 	}
 	return p.play(ctx, specs)

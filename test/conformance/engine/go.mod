@@ -127,4 +127,6 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
+// kube-router asks for a revision between two releases, which proxies of modules may not
+// have; the release before it has all that it calls.
 replace github.com/vishvananda/netlink => github.com/vishvananda/netlink v1.3.1
