@@ -17,6 +17,7 @@ KUBE_KEY     := $(shell { cat test/kube/go.mod test/kube/go.sum test/kube/main.g
 ENVOY_KEY    := $(shell sha256sum test/envoy/requirements.txt 2>/dev/null | cut -c1-16)
 
 CONFORMANCE_KEY := $(shell { cd test/conformance/e2e; cat go.mod go.sum; echo '$(KUBE_LDFLAGS)'; } | sha256sum | cut -c1-16)
+KUBE_ROUTER_KEY := $(shell cat test/conformance/engine/go.mod test/conformance/engine/go.sum | sha256sum | cut -c1-16)
 HELM_KEY        := $(shell cat test/helm/go.mod test/helm/go.sum 2>/dev/null | sha256sum | cut -c1-16)
 DEBIAN_KEY      := $(shell sha256sum test/conformance/images/fetch | cut -c1-16)
 
@@ -67,7 +68,7 @@ CLUSTER_TIME  := 90m
 # Of each fuzz target.
 FUZZ_TIME ?= 60s
 
-.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test long $(PARTS:%=part-%) kubeproxy-twin flows heal health healthsim shield-cost bounds demo demo-soak soak conformance conformance-slice conformance-check conformance-programs lint generate golden fuzz bench clean
+.PHONY: help build images images-test race kube envoy resolvers helm test unit cluster-test long $(PARTS:%=part-%) kubeproxy-twin flows heal health healthsim shield-cost bounds demo demo-soak soak conformance conformance-slice conformance-check conformance-programs conformance-engine lint generate golden fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -186,16 +187,23 @@ conformance-programs: ## build Kubernetes' own tests, and fetch what their image
 		debian-$(DEBIAN_KEY)/busybox:debian/busybox debian-$(DEBIAN_KEY)/nc.openbsd:debian/nc.openbsd; do \
 		ln -f "$(CACHE)/$${file%:*}" $(BIN)/$${file#*:} 2>/dev/null || cp "$(CACHE)/$${file%:*}" $(BIN)/$${file#*:} || exit 1; done
 
+conformance-engine: ## build kube-router, which enforces NetworkPolicies for their specs (minutes, once)
+	@test/once/once "$(CACHE)/kube-router-$(KUBE_ROUTER_KEY)" sh -c 'echo "building kube-router: minutes, once"; \
+		CGO_ENABLED=0 $(GO) build -C test/conformance/engine -trimpath -o "$$0" github.com/cloudnativelabs/kube-router/v2/cmd/kube-router'
+	@mkdir -p $(BIN) && ln -f "$(CACHE)/kube-router-$(KUBE_ROUTER_KEY)" $(BIN)/kube-router 2>/dev/null || cp "$(CACHE)/kube-router-$(KUBE_ROUTER_KEY)" $(BIN)/kube-router
+
+policies = $(if $(POLICIES),--policies '$(POLICIES)')
+
 conformance-check: ## say what this machine lacks for conformance, before anything is built for minutes
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/conformance-run ./test/conformance
-	@$(BIN)/conformance-run check
+	@$(BIN)/conformance-run check $(policies)
 
 conformance: ARCHS = $(shell $(GO) env GOARCH)
-conformance: conformance-check build images kube envoy conformance-programs ## Kubernetes' own network specs with kube-proxy and gridmesh, side by side (FOCUS, SKIP, NODES, RESUME=1, PROXIES; needs root and containerd; not in "make test")
-	@status=0; for proxy in $(or $(PROXIES),kube-proxy gridmesh gridmesh-envoy gridmesh-kernel); do \
-		$(BIN)/conformance-run run --proxy $$proxy $(if $(FOCUS),--focus '$(FOCUS)') $(if $(SKIP),--skip '$(SKIP)') $(if $(NODES),--nodes $(NODES)) $(if $(RESUME),--resume) || status=$$?; \
+conformance: conformance-check build images kube envoy conformance-programs $(if $(POLICIES),conformance-engine) ## Kubernetes' own network specs with kube-proxy and gridmesh, side by side (FOCUS, SKIP, NODES, RESUME=1, PROXIES; POLICIES=kube-router: those of NetworkPolicies, beside an engine; needs root and containerd; not in "make test")
+	@status=0; for proxy in $(or $(PROXIES),kube-proxy gridmesh $(if $(POLICIES),,gridmesh-envoy) gridmesh-kernel); do \
+		$(BIN)/conformance-run run --proxy $$proxy $(policies) $(if $(FOCUS),--focus '$(FOCUS)') $(if $(SKIP),--skip '$(SKIP)') $(if $(NODES),--nodes $(NODES)) $(if $(RESUME),--resume) || status=$$?; \
 		if [ $$status = 130 ]; then exit 130; fi; done; \
-	$(BIN)/conformance-run report $(if $(PROXIES),--proxies '$(subst $(space),$(comma),$(strip $(PROXIES)))') $(if $(FOCUS),--focus '$(FOCUS)') || status=1; exit $$status
+	$(BIN)/conformance-run report $(policies) $(if $(PROXIES),--proxies '$(subst $(space),$(comma),$(strip $(PROXIES)))') $(if $(FOCUS),--focus '$(FOCUS)') || status=1; exit $$status
 
 comma := ,
 space := $(subst ,, )

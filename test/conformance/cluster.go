@@ -23,12 +23,12 @@ import (
 )
 
 // up starts a cluster of one unit whose Services the proxy serves, and whose
-// names resolve.
-func (o *options) up(ctx context.Context) (*cluster.Cluster, error) {
+// names resolve. An engine is there before the proxy, as on a node that has one.
+func (o *options) up(ctx context.Context) (*cluster.Cluster, engines, error) {
 	bin := filepath.Join(edge.Root(), "bin")
 	list, err := images.List(bin, filepath.Join(bin, "debian"))
 	if err != nil {
-		return nil, fmt.Errorf("images: %w", err)
+		return nil, nil, fmt.Errorf("images: %w", err)
 	}
 	kube.LogTo(slog.New(slog.DiscardHandler)) // before any client runs: it is global
 	unit := netlab.UnitConfig{Name: "a"}
@@ -45,11 +45,15 @@ func (o *options) up(ctx context.Context) (*cluster.Cluster, error) {
 	defer cancel()
 	c, err := cluster.Up(starting, cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	enforcing, err := o.with().start(starting, c)
+	if err != nil {
+		return nil, nil, err
 	}
 	_, err = c.StartDNS()
 	if err := errors.Join(labelZones(c), serveHostPorts(c), err); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if way, is := strings.CutPrefix(o.proxy, ours); is {
 		err = c.Deploy(starting, agentArgs(way)...)
@@ -57,9 +61,9 @@ func (o *options) up(ctx context.Context) (*cluster.Cluster, error) {
 		err = startNodeDNS(c)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c, waitNames(starting, c)
+	return c, enforcing, waitNames(starting, c)
 }
 
 // ours begins the names of gridmesh's columns.

@@ -117,8 +117,11 @@ func readOutcomes(dir string) (*outcomesFile, error) {
 }
 
 // tested are the files in bin/ that a proxy's outcomes are about.
-func tested(proxy string) []string {
+func tested(proxy string, with beside) []string {
 	list := []string{"kube", "e2e.test", "agnhost"}
+	if with != "" {
+		list = append(list, string(with))
+	}
 	if strings.HasPrefix(proxy, ours) {
 		list = append(list, "envoy", "gridmesh-agent", "gridmesh-controller", "gridmesh-dns")
 	}
@@ -126,9 +129,9 @@ func tested(proxy string) []string {
 }
 
 // sum is that of everything that a proxy's outcomes are about.
-func sum(proxy string) (string, error) {
+func sum(proxy string, with beside) (string, error) {
 	all := sha256.New()
-	for _, name := range tested(proxy) {
+	for _, name := range tested(proxy, with) {
 		if err := addFile(all, edge.Binary(name)); err != nil {
 			return "", err
 		}

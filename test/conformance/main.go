@@ -6,6 +6,7 @@
 //	check.go   what this machine needs for it
 //	run.go     one proxy: which specs, and what they come to
 //	cluster.go the nodes that the specs run on
+//	policies.go what specs of NetworkPolicies run beside: the engine, its list, its columns
 //	names.go   the DNS of nodes that have no gridmesh, and when names resolve
 //	specs.go   Kubernetes' own test program: its list of specs, one spec's process
 //	play.go    specs beside each other, and those that want to be alone
@@ -58,15 +59,7 @@ func exitCode(err error) int {
 	return 1
 }
 
-// expectations is the list of specs, with what each comes to.
-func expectations() string {
-	return filepath.Join(edge.Root(), "test", "conformance", "expected.txt")
-}
-
 // leftOut is the list of those that are not run.
 func leftOut() string {
 	return filepath.Join(edge.Root(), "test", "conformance", "left-out.txt")
 }
-
-// results is where everything of a run is kept.
-func results() string { return filepath.Join(edge.Root(), "bin", "conformance") }

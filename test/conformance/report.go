@@ -17,45 +17,49 @@ func reportCommand() *cobra.Command {
 	var o options
 	var proxies []string
 	cmd := &cobra.Command{
-		Use: "report", Short: "Show what specs came to with each proxy; exit 1 where that is worse than test/conformance/expected.txt says", Args: cobra.NoArgs,
+		Use: "report", Short: "Show what specs came to with each proxy; exit 1 where that is worse than the list says", Args: cobra.NoArgs,
 		Example: "  conformance report\n  conformance report --proxies kube-proxy,gridmesh",
 		RunE: func(*cobra.Command, []string) error {
 			if err := o.validateSelection(); err != nil {
 				return err
 			}
+			with := o.with()
+			if len(proxies) == 0 {
+				proxies = with.proxies()
+			}
 			for _, p := range proxies {
-				if !slices.Contains(score.Proxies, p) {
-					return fmt.Errorf("--proxies %q: say some of %s", p, strings.Join(score.Proxies, ", "))
+				if !slices.Contains(with.proxies(), p) {
+					return fmt.Errorf("--proxies %q: say some of %s", p, strings.Join(with.proxies(), ", "))
 				}
 			}
-			expected, err := readExpectations()
+			expected, err := readExpectations(with)
 			if err != nil {
 				return err
 			}
 			if o.focus != "" {
 				expected = slices.DeleteFunc(expected, func(e score.Expectation) bool { return !o.selects(e.Spec, true) })
 			}
-			all, err := readResults(results())
+			all, err := readResults(with)
 			if err != nil {
 				return err
 			}
-			return report(all, expected, proxies)
+			return report(with, all, expected, proxies)
 		},
 	}
 	o.selection(cmd)
-	cmd.Flags().StringSliceVar(&proxies, "proxies", score.Proxies, "those that are judged")
+	cmd.Flags().StringSliceVar(&proxies, "proxies", nil, "those that are judged (default: all)")
 	return cmd
 }
 
 // report prints the table, keeps it beside the results, and fails where
 // something of the proxies that are judged is worse than expected.
-func report(all score.Results, expected []score.Expectation, proxies []string) error {
+func report(with beside, all score.Results, expected []score.Expectation, proxies []string) error {
 	var table bytes.Buffer
-	if err := all.Table(&table); err != nil {
+	if err := all.Table(&table, with.proxies()); err != nil {
 		return err
 	}
 	fmt.Print(table.String())
-	if err := os.WriteFile(filepath.Join(results(), "table.txt"), table.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(with.results(), "table.txt"), table.Bytes(), 0o644); err != nil {
 		return err
 	}
 	worse, other := all.Compare(expected, proxies...)
@@ -71,17 +75,27 @@ func report(all score.Results, expected []score.Expectation, proxies []string) e
 	return nil
 }
 
-func readExpectations() ([]score.Expectation, error) {
-	f, err := os.Open(expectations())
+func readExpectations(with beside) ([]score.Expectation, error) {
+	f, err := os.Open(with.expectations())
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	list, err := score.ReadExpectations(f)
+	list, err := score.ReadExpectations(f, with.proxies())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", expectations(), err)
+		return nil, fmt.Errorf("%s: %w", with.expectations(), err)
 	}
 	return list, nil
+}
+
+// readEvery reads both lists: a spec is in one of them, or is left out.
+func readEvery() ([]score.Expectation, error) {
+	alone, err := readExpectations("")
+	if err != nil {
+		return nil, err
+	}
+	policies, err := readExpectations(kubeRouter)
+	return append(alone, policies...), err
 }
 
 func readLeftOut() ([]score.LeftOut, error) {
@@ -99,10 +113,10 @@ func readLeftOut() ([]score.LeftOut, error) {
 
 // readResults reads each proxy's outcomes. A proxy that was not run has none,
 // which Compare finds.
-func readResults(dir string) (score.Results, error) {
+func readResults(with beside) (score.Results, error) {
 	all := score.Results{}
-	for _, proxy := range score.Proxies {
-		file, err := readOutcomes(filepath.Join(dir, proxy))
+	for _, proxy := range with.proxies() {
+		file, err := readOutcomes(filepath.Join(with.results(), proxy))
 		if err != nil {
 			return nil, err
 		}

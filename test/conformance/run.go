@@ -21,6 +21,7 @@ import (
 // options of a run.
 type options struct {
 	proxy       string
+	policies    string
 	focus       string
 	skip        string
 	resume      bool
@@ -67,14 +68,15 @@ func runCommand() *cobra.Command {
 
 // selection adds the flags that say which specs are meant.
 func (o *options) selection(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.focus, "focus", "", "regular expression of specs (default: those in test/conformance/expected.txt)")
-	cmd.Flags().StringVar(&o.skip, "skip", `\[Serial\]|\[Disruptive\]|\[Slow\]|\[Feature:`, "regular expression of specs that --focus leaves out, if they are not in test/conformance/expected.txt")
+	policiesFlag(cmd, &o.policies)
+	cmd.Flags().StringVar(&o.focus, "focus", "", "regular expression of specs (default: those in test/conformance/expected.txt; with --policies in policies.txt)")
+	cmd.Flags().StringVar(&o.skip, "skip", `\[Serial\]|\[Disruptive\]|\[Slow\]|\[Feature:`, "regular expression of specs that --focus leaves out, if they are not in that list")
 }
 
 func (o *options) validate() error {
 	switch {
-	case !slices.Contains(score.Proxies, o.proxy):
-		return fmt.Errorf("--proxy %q: say %s", o.proxy, strings.Join(score.Proxies, " or "))
+	case !slices.Contains(o.with().proxies(), o.proxy):
+		return fmt.Errorf("--proxy %q: say %s", o.proxy, strings.Join(o.with().proxies(), " or "))
 	case o.nodes < 1 || o.nodes > 9:
 		return fmt.Errorf("--nodes %d: it must be between 1 and 9", o.nodes)
 	case o.processes < 1 || o.processes > 9:
@@ -85,7 +87,13 @@ func (o *options) validate() error {
 	return o.validateSelection()
 }
 
+// with is what specs are run beside.
+func (o *options) with() beside { return beside(o.policies) }
+
 func (o *options) validateSelection() error {
+	if err := o.with().validate(); err != nil {
+		return err
+	}
 	for flag, expr := range map[string]string{"focus": o.focus, "skip": o.skip} {
 		if _, err := regexp.Compile(expr); err != nil {
 			return fmt.Errorf("--%s: %w", flag, err)
@@ -100,11 +108,11 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	programs, err := sum(o.proxy)
+	programs, err := sum(o.proxy, o.with())
 	if err != nil {
 		return err
 	}
-	k, err := keep(filepath.Join(results(), o.proxy), programs, o.resume)
+	k, err := keep(filepath.Join(o.with().results(), o.proxy), programs, o.resume)
 	if err != nil {
 		return err
 	}
@@ -114,21 +122,22 @@ func (o *options) run(ctx context.Context) error {
 		return nil
 	}
 	start := time.Now()
-	c, err := o.up(ctx)
+	c, enforcing, err := o.up(ctx)
 	if err != nil {
 		return err
 	}
 	say("%s serves %d nodes after %s", o.proxy, o.nodes, time.Since(start).Round(10*time.Millisecond))
 	start = time.Now()
-	if err := o.play(ctx, c, k, left); err != nil {
+	err = o.play(ctx, c, enforcing, k, left)
+	if err := errors.Join(err, enforcing.keepLogs(k.dir)); err != nil {
 		return err
 	}
 	say("%d specs in %s", len(left), time.Since(start).Round(time.Second))
 	return nil
 }
 
-// play runs specs in processes beside each other.
-func (o *options) play(ctx context.Context, c *cluster.Cluster, k *kept, specs []string) error {
+// play runs specs in processes beside each other, as long as engines run.
+func (o *options) play(ctx context.Context, c *cluster.Cluster, enforcing engines, k *kept, specs []string) error {
 	kubectl, err := writeKubectl()
 	if err != nil {
 		return err
@@ -137,7 +146,8 @@ func (o *options) play(ctx context.Context, c *cluster.Cluster, k *kept, specs [
 		workers: o.processes, until: time.Now().Add(o.timeout), now: time.Now, add: k.add, say: say,
 		run: func(ctx context.Context, worker int, spec string) (score.Outcome, error) {
 			p := process{spec: spec, dir: k.logs(), home: home(worker), kubectl: kubectl, timeout: o.specTimeout}
-			return p.run(ctx, c)
+			outcome, err := p.run(ctx, c)
+			return outcome, errors.Join(err, enforcing.running())
 		},
 	}
 	return p.play(ctx, specs)
@@ -149,7 +159,11 @@ func (o *options) specs(ctx context.Context) (list []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	expected, err := readExpectations()
+	expected, err := readExpectations(o.with())
+	if err != nil {
+		return nil, err
+	}
+	every, err := readEvery()
 	if err != nil {
 		return nil, err
 	}
@@ -158,12 +172,12 @@ func (o *options) specs(ctx context.Context) (list []string, err error) {
 		return nil, err
 	}
 	network := slices.DeleteFunc(slices.Clone(all), func(spec string) bool { return !strings.HasPrefix(spec, suite) })
-	if err := score.Unexplained(network, expected, left); err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", expectations(), leftOut(), err)
+	if err := score.Unexplained(network, every, left); err != nil {
+		return nil, fmt.Errorf("the lists of %s: %w", filepath.Dir(leftOut()), err)
 	}
 	for _, e := range expected {
 		if !slices.Contains(all, e.Spec) {
-			return nil, fmt.Errorf("%s: Kubernetes has no spec %q", expectations(), e.Spec)
+			return nil, fmt.Errorf("%s: Kubernetes has no spec %q", o.with().expectations(), e.Spec)
 		}
 		if o.selects(e.Spec, true) {
 			list = append(list, e.Spec)

@@ -95,7 +95,11 @@ var update = flag.Bool("update", false, "rewrite the tables of specs in docs/con
 
 // The page's tables are the checked-in lists.
 func TestThePageHasTheLists(t *testing.T) {
-	list, err := readExpectations()
+	list, err := readExpectations("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, err := readExpectations(kubeRouter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +117,7 @@ func TestThePageHasTheLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := score.Markdown(list) + "\n## Every spec that is not run\n\n" + score.MarkdownLeftOut(left)
+	want := score.Markdown(list, score.Proxies) + "\n## Every spec of NetworkPolicies\n\n" + score.Markdown(policies, score.PolicyProxies) + "\n## Every spec that is not run\n\n" + score.MarkdownLeftOut(left)
 	if *update {
 		if err := os.WriteFile(path, []byte(before+heading+want), 0o644); err != nil {
 			t.Fatal(err)
@@ -121,23 +125,29 @@ func TestThePageHasTheLists(t *testing.T) {
 		return
 	}
 	if table != want {
-		t.Errorf("the tables of %s are not those of %s and %s: run make golden", path, expectations(), leftOut())
+		t.Errorf("the tables of %s are not those of the lists in %s: run make golden", path, filepath.Dir(leftOut()))
 	}
 }
 
 // The checked-in list can be read, and has specs of its own kind only.
 func TestExpectedIsWellFormed(t *testing.T) {
-	list, err := readExpectations()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range list {
-		if !strings.HasPrefix(e.Spec, suite) {
-			t.Errorf("%s is none of sig-network", e.Spec)
+	for _, with := range []beside{"", kubeRouter} {
+		list, err := readExpectations(with)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	all := score.Results{}
-	if worse, _ := all.Compare(list, score.Proxies...); len(worse) != len(score.Proxies)*len(list) || len(worse) == 0 {
-		t.Errorf("nothing was run, and %d of %d are worse", len(worse), len(score.Proxies)*len(list))
+		for _, e := range list {
+			if !strings.HasPrefix(e.Spec, suite) {
+				t.Errorf("%s is none of sig-network", e.Spec)
+			}
+			if strings.Contains(e.Spec, "[Feature:NetworkPolicy]") != (with != "") {
+				t.Errorf("%s is in %s", e.Spec, with.expectations())
+			}
+		}
+		all := score.Results{}
+		n := len(with.proxies()) * len(list)
+		if worse, _ := all.Compare(list, with.proxies()...); len(worse) != n || n == 0 {
+			t.Errorf("nothing was run, and %d of %d are worse", len(worse), n)
+		}
 	}
 }

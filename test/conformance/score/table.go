@@ -31,15 +31,15 @@ func (r Results) specs() (list []string) {
 	return slices.Compact(list)
 }
 
-// Table writes a line for each spec with a column for each proxy, then sums,
+// Table writes a line for each spec with a column for each of some proxies, then sums,
 // then why each spec that did not pass did not.
-func (r Results) Table(w io.Writer) error {
+func (r Results) Table(w io.Writer, proxies []string) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(out, "%s\tspec\n", strings.Join(Proxies, "\t"))
+	fmt.Fprintf(out, "%s\tspec\n", strings.Join(proxies, "\t"))
 	sums := map[string]map[State]int{}
 	var reasons []string
 	for _, spec := range r.specs() {
-		for _, proxy := range Proxies {
+		for _, proxy := range proxies {
 			o, ran := r.find(proxy, spec)
 			if !ran {
 				fmt.Fprint(out, "not run\t")
@@ -59,7 +59,7 @@ func (r Results) Table(w io.Writer) error {
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	for _, proxy := range Proxies {
+	for _, proxy := range proxies {
 		n := sums[proxy]
 		fmt.Fprintf(w, "%s: %d passed, %d failed, %d skipped, %d absent\n", proxy, n[Passed], n[Failed], n[Skipped], n[Absent])
 	}
@@ -67,7 +67,7 @@ func (r Results) Table(w io.Writer) error {
 	return err
 }
 
-// Compare holds the results of some of Proxies against what is expected. Worse is what must not be: a
+// Compare holds the results of some proxies against what is expected. Worse is what must not be: a
 // spec that passed and does not, or that was to run and did not. Other says
 // what the list does not: a spec that came to something better, and one that
 // is not in it.
