@@ -49,7 +49,7 @@ func TestAConflictPlansAnew(t *testing.T) {
 		}
 		w.event("Released: let go of the child of unit north")
 		w.noEvent("Failed")
-		if n := w.metric("gridmesh_grid_failures_total"); n != 0 {
+		if n := w.failures(); n != 0 {
 			t.Errorf("%g failures", n)
 		}
 		w.quiet()
@@ -92,8 +92,8 @@ func TestErrorsAreRetried(t *testing.T) {
 				t.Errorf("try %d came %s after the one before, want %s", i, wait, want)
 			}
 		}
-		if len(tries) < 8 || int(w.metric("gridmesh_grid_failures_total")) != len(tries) {
-			t.Errorf("%d tries, %g failures", len(tries), w.metric("gridmesh_grid_failures_total"))
+		if len(tries) < 8 || int(w.failures()) != len(tries) {
+			t.Errorf("%d tries, %g failures", len(tries), w.failures())
 		}
 		mu.Unlock()
 		failing.Store(false)
@@ -168,7 +168,7 @@ func TestTheStatusGoesFirst(t *testing.T) {
 				t.Errorf("%s %s", call.Verb, call.Ref)
 			}
 		}
-		if n := w.metric("gridmesh_grid_failures_total"); n < 5 {
+		if n := w.failures(); n < 5 {
 			t.Errorf("%g failures are counted in five minutes", n)
 		}
 		away.Store(false)

@@ -163,15 +163,15 @@ func (w *world) condition(ref plan.Ref, kind string) (status, message string) {
 	return "", ""
 }
 
-// metric sums a counter, over all labels.
-func (w *world) metric(name string) (n float64) {
+// failures are the writes that are counted as failed.
+func (w *world) failures() (n float64) {
 	families, err := w.registry.Gather()
 	if err != nil {
 		w.t.Error(err)
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == name {
+			if f.GetName() == "gridmesh_grid_failures_total" {
 				n += m.GetCounter().GetValue()
 			}
 		}
