@@ -109,7 +109,7 @@ func (r *Report) Summary() string {
 		by = "all by the kernel"
 	}
 	text := fmt.Sprintf("%s, %d services, %s", r.Source, r.Services, by)
-	for _, refused := range []string{r.elsewhere(), r.nowhere()} {
+	for _, refused := range []string{r.elsewhere(), r.nowhere(), r.portless()} {
 		if refused != "" {
 			text += "; " + refused
 		}

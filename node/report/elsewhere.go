@@ -12,10 +12,11 @@ const mostUnreached = 20
 
 // Unreached keeps, as views go by, which closed Services this node may use no endpoint of: elsewhere there are some, for its
 // unit has none of them, by intent or because a label is mistyped, or its pods are gone; or nowhere, as where a selector is
-// mistyped or there are no replicas, of Services by a key that this node has.
+// mistyped or there are no replicas, of Services by a key that this node has; or a port of it is nobody's, as where a
+// targetPort is mistyped.
 type Unreached struct {
-	view               *topology.View
-	elsewhere, nowhere named
+	view                         *topology.View
+	elsewhere, nowhere, portless named
 }
 
 // named are Services, and the first of them: those that are named and some to spare, so that what
@@ -30,15 +31,17 @@ func (x *Unreached) Fill(r *Report, v *topology.View) {
 	if x.view == nil || !maps.Equal(x.view.Viewpoint.Values, v.Viewpoint.Values) { // which concerns any Service
 		*x = Unreached{}
 	}
-	elsewhere, nowhere := map[topology.ObjectKey]bool{}, map[topology.ObjectKey]bool{}
+	elsewhere, nowhere, portless := map[topology.ObjectKey]bool{}, map[topology.ObjectKey]bool{}, map[topology.ObjectKey]bool{}
 	for key := range v.Changed(x.view) {
 		s, ok := v.Service(key)
 		elsewhere[key] = ok && s.Elsewhere()
+		portless[key] = ok && s.Portless()
 		nowhere[key] = ok && s.Nowhere() && slices.ContainsFunc(s.Keys.List, func(k string) bool { return v.Viewpoint.Values[k] != "" })
 	}
 	x.view = v
 	r.Elsewhere, r.MoreElsewhere = x.elsewhere.next(elsewhere)
 	r.Nowhere, r.MoreNowhere = x.nowhere.next(nowhere)
+	r.Portless, r.MorePortless = x.portless.next(portless)
 }
 
 // next takes of which Services it may have changed whether they are so.
@@ -89,4 +92,9 @@ func (r *Report) elsewhere() string {
 // nowhere says which Services of the node's unit no unit has an endpoint of; "" for none.
 func (r *Report) nowhere() string {
 	return counted(r.Nowhere, r.MoreNowhere, "closed Service has", "closed Services have", "no ready endpoint in any unit")
+}
+
+// portless says which Services have a port that is nobody's; "" for none.
+func (r *Report) portless() string {
+	return counted(r.Portless, r.MorePortless, "closed Service has", "closed Services have", "a port that no endpoint here has")
 }

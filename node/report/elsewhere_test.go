@@ -126,6 +126,56 @@ func TestNowhere(t *testing.T) {
 	}
 }
 
+// A closed Service with endpoints here, and a port that none of them has, is told: nobody answers at it, and no endpoint
+// is at fault. Not one whose endpoints are elsewhere, nor one that is open.
+func TestPortless(t *testing.T) {
+	keys := `["site"]`
+	b := topology.NewBuilder()
+	b.SetNode(&topology.Node{Name: "a-1", Labels: map[string]string{"site": "a"}})
+	b.SetNode(&topology.Node{Name: "b-1", Labels: map[string]string{"site": "b"}})
+	ports := func(name string, keys *string, ip byte, names ...string) {
+		s := inShop(name, keys, ip)
+		s.Ports = nil
+		for i, n := range names {
+			s.Ports = append(s.Ports, topology.ServicePort{Name: n, Port: uint16(80 + i), Protocol: topology.TCP})
+		}
+		b.SetService(s)
+	}
+	has := func(name, node string, names ...string) {
+		s := ofShop(name, true, node)
+		s.Ports = nil
+		for _, n := range names {
+			s.Ports = append(s.Ports, topology.SlicePort{Name: n, Port: 8080, Protocol: topology.TCP})
+		}
+		b.SetSlice(s)
+	}
+	viewer := topology.NewViewer("a-1", topology.Options{Datapath: topology.DatapathAuto})
+	var index Unreached
+	for _, tc := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"its port is there", func() { ports("web", &keys, 1, "http"); has("web", "a-1", "http") }, ""},
+		{"no port at all", func() { has("web", "a-1") }, "1 closed Service has a port that no endpoint here has: shop/web"},
+		{"in another unit alone", func() { has("web", "b-1") }, ""},
+		{"one of two", func() { ports("web", &keys, 1, "http", "metrics"); has("web", "a-1", "http") }, "1 closed Service has a port that no endpoint here has: shop/web"},
+		{"both", func() { has("web", "a-1", "http", "metrics") }, ""},
+		{"an open one", func() { ports("open", nil, 2, "http"); has("open", "a-1") }, ""},
+	} {
+		tc.do()
+		r := &Report{Source: Live}
+		index.Fill(r, viewer.See(b.Build()))
+		if got := r.portless(); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.what, got, tc.want)
+		}
+		var text strings.Builder
+		if err := r.WriteText(&text, time.Now()); err != nil || strings.Contains(text.String(), "\nportless    ") != (tc.want != "") || strings.Contains(r.Summary(), "port that") != (tc.want != "") {
+			t.Errorf("%s: %v\n%s\n%s", tc.what, err, text.String(), r.Summary())
+		}
+	}
+}
+
 // Of thousands the first are named, and the rest is counted, as they come and go.
 func TestElsewhereOfMany(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

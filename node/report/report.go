@@ -56,6 +56,8 @@ type Report struct {
 	MoreElsewhere   int                `json:"moreElsewhere,omitempty"`          // such Services that are not named
 	Nowhere         []string           `json:"nowhere,omitempty"`                // closed Services of this node's unit that have no ready endpoint in any: the first of them
 	MoreNowhere     int                `json:"moreNowhere,omitempty"`            // such Services that are not named
+	Portless        []string           `json:"portless,omitempty"`               // closed Services with endpoints that this node may use, and a port that none of them has: the first of them
+	MorePortless    int                `json:"morePortless,omitempty"`           // such Services that are not named
 	Policies        bool               `json:"networkPolicies,omitempty"`        // the cluster has some, or nobody has said yet
 	PoliciesUnknown bool               `json:"networkPoliciesUnknown,omitempty"` // nobody has said yet
 	PoliciesSeen    time.Time          `json:"networkPoliciesSeen,omitzero"`     // there were some at the last look, which was then

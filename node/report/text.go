@@ -86,6 +86,9 @@ func (r *Report) unreachedLines(p *printer) {
 	if text := r.nowhere(); text != "" {
 		p.line("nowhere", "%s: they are refused; see that their selectors match pods, and that these run", text)
 	}
+	if text := r.portless(); text != "" {
+		p.line("portless", "%s: it is refused; see their targetPort, and that pods have a port of that name", text)
+	}
 }
 
 // warnings are what --check says, of many refusals some: all of them have their lines.
