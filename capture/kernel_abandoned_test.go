@@ -72,13 +72,22 @@ func TestWhoWaitsIsServedByTheKernel(t *testing.T) {
 	l, to, from := behindEnvoy(t)
 	l.hangs(t)
 	const each = 8
+	answers := dialling(t, from, to, each, 4*time.Second)
+	l.untilSYNs(t, to, len(from)*each/2)
+	must(t, l.EnvoyAbsent(true))
+	halfAreServed(t, answers) // two or so of each port are in its queue, and stay there
+}
+
+// dialling has each of them dial so many times, and tells what they are answered, until all are.
+func dialling(t *testing.T, from map[string]*testkit.Network, to string, each int, patience time.Duration) <-chan string {
+	t.Helper()
 	var waiting sync.WaitGroup
 	answers := make(chan string, each*len(from))
 	for name, ns := range from {
 		for range each {
 			waiting.Go(func() {
 				start := time.Now()
-				conn, answer := dial(t, ns, "tcp", "", to, 4*time.Second)
+				conn, answer := dial(t, ns, "tcp", "", to, patience)
 				if conn != nil {
 					_ = conn.Close()
 				}
@@ -86,12 +95,18 @@ func TestWhoWaitsIsServedByTheKernel(t *testing.T) {
 			})
 		}
 	}
-	l.untilSYNs(t, to, len(from)*each/2)
-	must(t, l.EnvoyAbsent(true))
-	waiting.Wait()
-	close(answers)
+	go func() {
+		waiting.Wait()
+		close(answers)
+	}()
+	return answers
+}
+
+// halfAreServed reports an error where fewer are, or somebody is refused.
+func halfAreServed(t *testing.T, answers <-chan string) {
+	t.Helper()
 	served := 0
-	for answer := range answers { // two or so of each port are in its queue, and stay there
+	for answer := range answers {
 		if strings.Contains(answer, "refused") {
 			t.Error(answer)
 		}
@@ -99,9 +114,9 @@ func TestWhoWaitsIsServedByTheKernel(t *testing.T) {
 			served++
 		}
 	}
-	t.Logf("%d of %d are served", served, each*len(from))
-	if served < each*len(from)/2 {
-		t.Errorf("only %d of %d are served", served, each*len(from))
+	t.Logf("%d of %d are served", served, cap(answers))
+	if served < cap(answers)/2 {
+		t.Errorf("only %d of %d are served", served, cap(answers))
 	}
 }
 
@@ -121,45 +136,16 @@ func TestWhoTriesAgainBeforeItIsForgottenWaits(t *testing.T) {
 		}
 	}
 	const each = 4 // of which two or so are in a port's queue, and stay there
-	answers := make(chan string, each*len(from))
-	for name, ns := range from {
-		for range each {
-			go func() {
-				conn, answer := dial(t, ns, "tcp", "", to, 8*time.Second)
-				if conn != nil {
-					_ = conn.Close()
-				}
-				answers <- name + ": " + answer
-			}()
-		}
-	}
+	answers := dialling(t, from, to, each, 16*time.Second)
 	l.untilSYNs(t, to, len(from)*each/2)
 	must(t, l.EnvoyAbsent(true))
-	retried := time.After(2500 * time.Millisecond) // they try again after a second, and after three
-	left := cap(answers)
-	for waiting := true; waiting; {
-		select {
-		case answer := <-answers:
-			t.Errorf("while nobody looked: %s", answer)
-			left--
-		case <-retried:
-			waiting = false
-		}
+	select {
+	case answer := <-answers:
+		t.Fatalf("while nobody looked: %s", answer)
+	case <-time.After(2500 * time.Millisecond): // they try again after 1, 3, 7 and 15 s
 	}
 	close(look)
-	served := 0
-	for ; left > 0; left-- {
-		answer := <-answers
-		if strings.Contains(answer, "refused") {
-			t.Error(answer)
-		}
-		if strings.Contains(answer, ": b ") {
-			served++
-		}
-	}
-	if t.Logf("%d of %d are served", served, cap(answers)); served < cap(answers)/2 {
-		t.Errorf("only %d of %d are served", served, cap(answers))
-	}
+	halfAreServed(t, answers)
 }
 
 // An Envoy that hangs ends what it holds when it is killed, long after the switch: its

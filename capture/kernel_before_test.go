@@ -42,12 +42,11 @@ func sentBefore(t *testing.T, provisional bool) {
 	t.Helper()
 	l := newKernelLab(t, kernelConfig())
 	l.serve(t, "b", l.b)
-	before := func(to string) func(string) { return l.sends(t, to) }
 	external, moved := udp("203.0.113.7:53"), udp("0.0.0.0:30053")
 	served := map[string][]plan.KernelFrontend{"default/dns": {
 		{Frontend: external, Tiers: tiers(false, "b"), Outside: &plan.KernelOutside{}}, {Frontend: moved, Tiers: tiers(false, "b"), Outside: &plan.KernelOutside{}},
 	}}
-	answered := before(external.AddrPort().String())
+	answered := l.sends(t, external.AddrPort().String())
 	must(t, l.setKernel(served, provisional))
 	answered("the first view")
 
@@ -65,14 +64,14 @@ func sentBefore(t *testing.T, provisional bool) {
 	} {
 		harm()
 		must(t, table.conn.Flush())
-		answered = before(external.AddrPort().String())
+		answered = l.sends(t, external.AddrPort().String())
 		if repaired, err := l.Repair(); !repaired || err != nil {
 			t.Errorf("%s: repaired %v, %v", when, repaired, err)
 		}
 		answered(when)
 	}
 
-	answered = before("192.0.2.250:30053") // which the node does not have yet
+	answered = l.sends(t, "192.0.2.250:30053") // which the node does not have yet
 	address(t, "up0", "192.0.2.250/32")
 	cfg := *l.cfg.Kernel
 	cfg.NodePortAddresses = []netip.Prefix{netip.MustParsePrefix("192.0.2.250/32")}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 )
 
@@ -27,22 +26,33 @@ type Expectation struct {
 
 // ReadExpectations reads lines "STATE … SPEC # why", a state for each of
 // the proxies; lines that begin with # are for people.
-func ReadExpectations(r io.Reader, proxies []string) (list []Expectation, err error) {
+func ReadExpectations(r io.Reader, proxies []string) ([]Expectation, error) {
+	return readList(r, func(line string) (Expectation, string, error) {
+		e, err := readExpectation(line, proxies)
+		return e, e.Spec, err
+	})
+}
+
+// readList reads a list of specs, each in a line that read takes apart, and names none
+// twice; lines that begin with # are for people.
+func readList[T any](r io.Reader, read func(line string) (entry T, spec string, err error)) (list []T, err error) {
 	var errs []error
+	named := map[string]bool{}
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		e, err := readExpectation(line, proxies)
-		if err == nil && slices.ContainsFunc(list, func(o Expectation) bool { return o.Spec == e.Spec }) {
-			err = fmt.Errorf("%s is there twice", e.Spec)
+		entry, spec, err := read(line)
+		if err == nil && named[spec] {
+			err = fmt.Errorf("%s is there twice", spec)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("line %d: %w", n, err))
 		}
-		list = append(list, e)
+		named[spec] = true
+		list = append(list, entry)
 	}
 	return list, errors.Join(append(errs, lines.Err())...)
 }

@@ -1,7 +1,6 @@
 package score
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -13,25 +12,15 @@ import (
 type LeftOut struct{ Spec, Why string }
 
 // ReadLeftOut reads lines "SPEC # why"; lines that begin with # are for people.
-func ReadLeftOut(r io.Reader) (list []LeftOut, err error) {
-	var errs []error
-	lines := bufio.NewScanner(r)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
+func ReadLeftOut(r io.Reader) ([]LeftOut, error) {
+	return readList(r, func(line string) (l LeftOut, spec string, err error) {
 		spec, why, _ := strings.Cut(line, " # ")
-		l := LeftOut{strings.TrimSpace(spec), strings.TrimSpace(why)}
-		switch {
-		case l.Why == "":
-			errs = append(errs, fmt.Errorf("line %d: %s: say why it is not run behind \" # \"", n, l.Spec))
-		case slices.ContainsFunc(list, func(o LeftOut) bool { return o.Spec == l.Spec }):
-			errs = append(errs, fmt.Errorf("line %d: %s is there twice", n, l.Spec))
+		l = LeftOut{strings.TrimSpace(spec), strings.TrimSpace(why)}
+		if l.Why == "" {
+			err = fmt.Errorf("%s: say why it is not run behind \" # \"", l.Spec)
 		}
-		list = append(list, l)
-	}
-	return list, errors.Join(append(errs, lines.Err())...)
+		return l, l.Spec, err
+	})
 }
 
 // Unexplained says which of all specs are in neither list, in both, or in the second and not there.
